@@ -1,0 +1,64 @@
+"""Adaptive experiments: the next measurement and the posterior from one small network."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from aline.episodes.goals import predictions
+    from aline.errors import AlineError, UserError
+    from aline.experiment.experiment import Experiment
+    from aline.spaces import Binary, Box, Grid, Pool, Real
+    from aline.tasks.task import Task
+    from aline.training.train import train
+    from aline.zoo import load
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AlineError",
+    "Binary",
+    "Box",
+    "Experiment",
+    "Grid",
+    "Pool",
+    "Real",
+    "Task",
+    "UserError",
+    "__version__",
+    "load",
+    "predictions",
+    "train",
+]
+
+# Where each public name lives. They are imported on first use: `import aline` stays instant,
+# and a command such as `aline --help` does not wait for torch.
+_HOMES = {
+    "AlineError": "aline.errors",
+    "Binary": "aline.spaces",
+    "Box": "aline.spaces",
+    "Experiment": "aline.experiment.experiment",
+    "Grid": "aline.spaces",
+    "Pool": "aline.spaces",
+    "Real": "aline.spaces",
+    "Task": "aline.tasks.task",
+    "UserError": "aline.errors",
+    "load": "aline.zoo",
+    "predictions": "aline.episodes.goals",
+    "train": "aline.training.train",
+}
+
+
+if not TYPE_CHECKING:  # a type checker that sees __getattr__ would accept any name
+
+    def __getattr__(name: str) -> object:
+        """Import a public name when it is first used."""
+        if name not in _HOMES:
+            raise AttributeError(f"module 'aline' has no attribute {name!r}")
+        value = getattr(import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
+
+
+def __dir__() -> list[str]:
+    """List the public names, imported yet or not."""
+    return sorted({*globals(), *__all__})

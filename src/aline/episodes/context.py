@@ -1,0 +1,38 @@
+"""What has been measured so far, for a batch of episodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Context:
+    """Designs and their outcomes on the network's scale."""
+
+    designs: Tensor  # [batch, context, design]
+    outcomes: Tensor  # [batch, context]
+    mask: Tensor | None = None  # bool [batch, context], False where there is only padding
+
+    @property
+    def length(self) -> int:
+        """How many observations, padding included."""
+        return self.outcomes.shape[1]
+
+    @classmethod
+    def empty(cls, batch: int, design: int) -> Context:
+        """Nothing measured yet."""
+        return cls(torch.zeros(batch, 0, design), torch.zeros(batch, 0))
+
+    def append(self, designs: Tensor, outcomes: Tensor) -> Context:
+        """With one more observation an episode: designs [batch, design], outcomes [batch]."""
+        mask = self.mask
+        if mask is not None:
+            mask = torch.cat([mask, torch.ones_like(mask[:, :1])], 1)
+        return Context(
+            torch.cat([self.designs, designs[:, None]], 1),
+            torch.cat([self.outcomes, outcomes[:, None]], 1),
+            mask,
+        )

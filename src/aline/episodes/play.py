@@ -1,0 +1,93 @@
+"""The only loop that plays an episode."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from aline.episodes.context import Context
+from aline.episodes.goals import Goal
+from aline.tasks import World
+
+
+@dataclass(frozen=True)
+class Offer:
+    """The designs a policy may choose from."""
+
+    points: Tensor  # [batch, query, design] on the network's scale
+    allowed: Tensor | None = None  # bool [batch, query]; None allows all
+
+
+class Policy(Protocol):
+    """Chooses designs. State is whatever the policy needs to remember of the data so far."""
+
+    def begin(self, goal: Goal) -> Any:
+        """The state before any data."""
+        ...
+
+    def choose(self, state: Any, offer: Offer | None, generator: torch.Generator) -> Tensor:
+        """The next design [batch, design]: one of the offer, or any point where offer is None."""
+        ...
+
+    def observe(self, state: Any, design: Tensor, outcome: Tensor) -> Any:
+        """The state after one more observation: design [batch, design], outcome [batch]."""
+        ...
+
+
+Offers = Callable[[int], Offer | None]
+"""What is on offer at each step."""
+
+
+def anywhere(step: int) -> None:
+    """Any point of the design space, at every step."""
+    return None
+
+
+class FixedPool:
+    """The paper's protocol: one pool an episode, a chosen point leaves it."""
+
+    def __init__(self, points: Tensor):
+        self.offer = Offer(points, torch.ones(points.shape[:2], dtype=torch.bool))
+
+    def __call__(self, step: int) -> Offer:
+        """What is left of the pool."""
+        return self.offer
+
+    def remove(self, design: Tensor) -> None:
+        """Take a chosen point out."""
+        assert self.offer.allowed is not None
+        distance = (self.offer.points - design[:, None]).abs().sum(-1)
+        distance = distance.masked_fill(~self.offer.allowed, torch.inf)
+        allowed = self.offer.allowed.scatter(1, distance.argmin(1, keepdim=True), False)
+        self.offer = Offer(self.offer.points, allowed)
+
+
+def play(
+    policy: Policy,
+    world: World,
+    goal: Goal,
+    *,
+    steps: int,
+    generator: torch.Generator,
+    offers: Offers = anywhere,
+    given: Tensor | None = None,
+) -> Context:
+    """Let a policy question a world; `given` [batch, n, design] are asked first, as they are."""
+    design_size = goal.points.shape[-1]
+    context = Context.empty(len(goal.parameters), design_size)
+    state = policy.begin(goal)
+    for step in range(steps):
+        if given is not None and step < given.shape[1]:
+            design = given[:, step]
+        else:
+            design = policy.choose(state, offers(step), generator)
+        if isinstance(offers, FixedPool):
+            offers.remove(design)
+        outcome = world.answer(design[:, None], generator)[:, 0]
+        state = policy.observe(state, design, outcome)
+        context = context.append(design, outcome)
+    return context

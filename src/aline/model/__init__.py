@@ -1,0 +1,19 @@
+"""What learns: embedder, attention, heads, assembly, checkpoint."""
+
+from aline.model.heads import Belief, Bernoulli, Mixture
+from aline.model.model import Model, fresh
+from aline.model.network import ModelConfig, Network, Proposal, View
+from aline.model.policy import LearnedPolicy
+
+__all__ = [
+    "Belief",
+    "Bernoulli",
+    "LearnedPolicy",
+    "Mixture",
+    "Model",
+    "ModelConfig",
+    "Network",
+    "Proposal",
+    "View",
+    "fresh",
+]

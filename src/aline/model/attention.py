@@ -1,0 +1,114 @@
+"""One transformer layer whose tokens attend to shared keys and to a few keys of their own group.
+
+Axes: tokens come as [batch, group, token, embed]. Every group of an episode (a prefix of its
+context, say) reads the same shared keys [batch, context, embed] under its own mask, so all
+prefixes of an episode train in one pass. A group may also have private keys that no other group
+sees: the goal's tokens for a policy's queries, or an observation that only this group has made.
+
+Written as plain batched matrix products: with 8-dimensional heads and a few dozen keys these beat
+the fused attention kernel on a CPU.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class Keys(NamedTuple):
+    """Projected keys and values, heads split, ready for matrix products."""
+
+    keys: Tensor  # [batch, head, head_dim, context], or [batch, head, group, head_dim, context]
+    values: Tensor  # [batch, head, context, head_dim], or [batch, head, group, context, head_dim]
+
+    def append(self, other: Keys) -> Keys:
+        """With further keys behind these."""
+        return Keys(
+            torch.cat([self.keys, other.keys], -1), torch.cat([self.values, other.values], -2)
+        )
+
+
+def bias_of(mask: Tensor) -> Tensor:
+    """A bool mask [batch, group, key] as what is added to attention logits."""
+    bias = torch.zeros(mask.shape).masked_fill_(~mask, -torch.inf)
+    return bias[:, None, :, None, :]
+
+
+class Layer(nn.Module):
+    """Pre-norm attention and feed-forward."""
+
+    def __init__(self, width: int, heads: int, feedforward: int):
+        super().__init__()
+        self.heads = heads
+        self.norm_query = nn.LayerNorm(width)
+        self.norm_key = nn.LayerNorm(width)
+        self.query = nn.Linear(width, width)
+        self.key_value = nn.Linear(width, 2 * width)
+        self.out = nn.Linear(width, width)
+        self.norm_feed = nn.LayerNorm(width)
+        self.feed_in = nn.Linear(width, feedforward)
+        self.feed_out = nn.Linear(feedforward, width)
+
+    def keys(self, hidden: Tensor) -> Keys:
+        """Project hidden [batch, (group,) context, embed]."""
+        split = (*hidden.shape[:-1], 2, self.heads, hidden.shape[-1] // self.heads)
+        both = self.key_value(self.norm_key(hidden)).view(split)
+        if hidden.dim() == 3:
+            keys, values = both.permute(2, 0, 3, 1, 4)
+        else:
+            keys, values = both.permute(3, 0, 4, 1, 2, 5)
+        return Keys(keys.transpose(-1, -2), values)
+
+    def feed(self, hidden: Tensor) -> Tensor:
+        """The feed-forward half, for any shape [..., embed]."""
+        inner: Tensor = self.feed_in(self.norm_feed(hidden))
+        out: Tensor = hidden + self.feed_out(F.relu(inner))
+        return out
+
+    def attend(
+        self,
+        tokens: Tensor,
+        shared: Keys,
+        bias: Tensor | None,
+        private: Keys | None = None,
+        private_bias: Tensor | None = None,
+    ) -> Tensor:
+        """Tokens [batch, group, token, embed] after reading the keys they may see."""
+        batch, groups, count, width = tokens.shape
+        head_dim = width // self.heads
+        query = self.query(self.norm_query(tokens)) * (1 / math.sqrt(head_dim))
+        query = query.view(batch, groups * count, self.heads, head_dim).transpose(1, 2)
+        logits = (query @ shared.keys).view(batch, self.heads, groups, count, -1)
+        if bias is not None:
+            logits = logits + bias
+        if private is None:
+            weights = logits.softmax(-1).view(batch, self.heads, groups * count, -1)
+            read = weights @ shared.values
+        else:
+            grouped = query.view(batch, self.heads, groups, count, head_dim)
+            own = grouped @ private.keys
+            if private_bias is not None:
+                own = own + private_bias
+            weights = torch.cat([logits, own], -1).softmax(-1)
+            common, mine = weights.split([logits.shape[-1], own.shape[-1]], -1)
+            read = common.reshape(batch, self.heads, groups * count, -1) @ shared.values
+            read = read.view(grouped.shape) + mine @ private.values
+            read = read.view(batch, self.heads, groups * count, head_dim)
+        merged = read.transpose(1, 2).reshape(batch, groups, count, width)
+        out: Tensor = tokens + self.out(merged)
+        return out
+
+    def forward(
+        self,
+        tokens: Tensor,
+        shared: Keys,
+        bias: Tensor | None,
+        private: Keys | None = None,
+        private_bias: Tensor | None = None,
+    ) -> Tensor:
+        """Attend, then feed forward."""
+        return self.feed(self.attend(tokens, shared, bias, private, private_bias))

@@ -1,0 +1,101 @@
+"""What the network says: densities for real targets, probabilities for binary ones."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from aline.model.embedder import Mlp
+
+STD_FLOOR = 1e-4
+_LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """A Gaussian mixture for each target, on the network's scale."""
+
+    log_weight: Tensor  # [..., component]
+    mean: Tensor  # [..., component]
+    std: Tensor  # [..., component]
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Log density of value [...]."""
+        z = (value[..., None] - self.mean) / self.std
+        return (self.log_weight - self.std.log() - 0.5 * z * z).logsumexp(-1) - _LOG_SQRT_2PI
+
+    def cdf(self, value: Tensor) -> Tensor:
+        """Probability of at most value [...]."""
+        z = (value[..., None] - self.mean) / self.std
+        return (self.log_weight.exp() * torch.special.ndtr(z)).sum(-1)
+
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        """Draws [count, ...], independent across targets."""
+        shape = self.mean.shape[:-1]
+        weight = self.log_weight.exp().reshape(-1, self.mean.shape[-1])
+        pick = torch.multinomial(weight, count, replacement=True, generator=generator)
+        mean = self.mean.reshape(weight.shape).gather(1, pick)
+        std = self.std.reshape(weight.shape).gather(1, pick)
+        draws = mean + std * torch.randn(mean.shape, generator=generator)
+        return draws.T.reshape(count, *shape)
+
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation [...]."""
+        weight = self.log_weight.exp()
+        mean = (weight * self.mean).sum(-1)
+        second = (weight * (self.std**2 + self.mean**2)).sum(-1)
+        return mean, (second - mean**2).clamp_min(0).sqrt()
+
+
+@dataclass(frozen=True)
+class Bernoulli:
+    """The probability of a yes for each target, as a logit."""
+
+    logit: Tensor  # [...]
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Log probability of outcomes [...] of -1 or +1."""
+        return F.logsigmoid(self.logit * value)
+
+    @property
+    def probability(self) -> Tensor:
+        """Of a yes."""
+        return self.logit.sigmoid()
+
+
+class MixtureHead(nn.Module):
+    """A token to a mixture. At the start of training it is near N(0, 1), the prior."""
+
+    def __init__(self, width: int, hidden: int, components: int):
+        super().__init__()
+        self.mlp = Mlp(width, hidden, 3 * components)
+        bias = torch.zeros(3, components)
+        bias[1] = torch.linspace(-1, 1, components)
+        bias[2] = 0.4  # softplus(0.4) = 0.91
+        with torch.no_grad():
+            self.mlp.second.bias.copy_(bias.flatten())
+            self.mlp.second.weight.mul_(0.3)
+
+    def forward(self, tokens: Tensor) -> Mixture:
+        """[..., embed] -> mixtures [...]."""
+        logit, mean, raw = self.mlp(tokens).chunk(3, -1)
+        return Mixture(logit.log_softmax(-1), mean, F.softplus(raw) + STD_FLOOR)
+
+
+class BernoulliHead(nn.Module):
+    """A token to a probability."""
+
+    def __init__(self, width: int, hidden: int):
+        super().__init__()
+        self.mlp = Mlp(width, hidden, 1)
+
+    def forward(self, tokens: Tensor) -> Bernoulli:
+        """[..., embed] -> probabilities [...]."""
+        return Bernoulli(self.mlp(tokens).squeeze(-1))
+
+
+Belief = Mixture | Bernoulli

@@ -1,0 +1,82 @@
+"""A trained model: the network and the card that says where it came from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import aline
+from aline.errors import CheckpointError
+from aline.model.checkpoint import read_tensors, write_atomically, write_tensors
+from aline.model.network import ModelConfig, Network
+from aline.tasks import Spec
+
+WEIGHTS, CARD = "weights.safetensors", "card.json"
+
+
+@dataclass(frozen=True)
+class Model:
+    """What `train` returns and `load` reads."""
+
+    network: Network
+    training: Mapping[str, Any] = field(default_factory=dict)
+    measurements: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def spec(self) -> Spec:
+        """The task without its simulator."""
+        return self.network.spec
+
+    def card(self) -> dict[str, Any]:
+        """Everything but the weights, as plain data."""
+        return {
+            "aline": aline.__version__,
+            "task": self.spec.to_json(),
+            "model": self.network.config.to_json(),
+            "training": dict(self.training),
+            "measurements": dict(self.measurements),
+        }
+
+    def save(self, folder: str | Path) -> Path:
+        """Write the weights with their card, and a readable copy of the card beside them."""
+        folder, card = Path(folder), self.card()
+        write_tensors(folder / WEIGHTS, self.network.state_dict(), card)
+        write_atomically(folder / CARD, (json.dumps(card, indent=2) + "\n").encode())
+        return folder
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Model:
+        """Read a folder that `save` wrote."""
+        path = Path(folder) / WEIGHTS
+        tensors, card = read_tensors(path)
+        try:
+            network = Network(Spec.from_json(card["task"]), ModelConfig(**card["model"]))
+            network.load_state_dict(tensors)
+        except (KeyError, TypeError, RuntimeError) as error:
+            first = str(error).strip().splitlines()[0]
+            raise CheckpointError(
+                f"{path} does not fit its card ({first}): restore it or train again"
+            ) from None
+        network.eval().requires_grad_(False)
+        return cls(network, card["training"], card["measurements"])
+
+
+def fresh(spec: Spec, config: ModelConfig, generator: torch.Generator) -> Network:
+    """A network with initial weights that depend only on the generator."""
+    network = Network(spec, config)
+    with torch.no_grad():
+        for module in network.modules():
+            if isinstance(module, torch.nn.Linear):
+                scale = module.weight.std()  # keeps the scale each module chose for itself
+                module.weight.normal_(0.0, 1.0, generator=generator).mul_(scale)
+        for name, parameter in network.named_parameters(recurse=True):
+            if name.split(".")[-1] in ("nothing", "proposal", "prediction_marker") or (
+                name == "parameter_embedding"
+            ):
+                parameter.normal_(0.0, 1.0, generator=generator)
+    return network

@@ -1,0 +1,307 @@
+"""The network: context in, posterior, predictions and the next design out.
+
+The inference half (phi) embeds the context and decodes targets from it. The policy half (psi) has
+its own embedder and layers, and reads the context's and the targets' hidden states without passing
+gradients back, so that the policy's loss never disturbs q (paper, section 3.3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from aline.episodes import Context, Goal
+from aline.errors import InputError
+from aline.model.attention import Keys, Layer, bias_of
+from aline.model.embedder import DesignEmbedder, Mlp
+from aline.model.heads import Belief, BernoulliHead, Mixture, MixtureHead
+from aline.spaces import Binary
+from aline.tasks import Spec
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Sizes; the defaults are the paper's (appendix B.2)."""
+
+    width: int = 32
+    heads: int = 4
+    layers: int = 3
+    feedforward: int = 128
+    components: int = 10
+    octaves: int = 4
+    policy_layers: int = 2
+    # "independent": context tokens do not attend to each other, decoders attend to them; every
+    # prefix trains in one pass and an observation is added in constant work. "full": the paper's.
+    context: Literal["independent", "full"] = "independent"
+    # "pool" scores candidates; "box" proposes a point.
+    policy: Literal["pool", "box"] = "pool"
+
+    def __post_init__(self) -> None:
+        if self.width % self.heads:
+            raise InputError(
+                f"width must be a multiple of heads, got width {self.width} and {self.heads} heads"
+            )
+        if not 1 <= self.policy_layers <= self.layers:
+            raise InputError(
+                f"policy_layers must lie in [1, layers = {self.layers}], got {self.policy_layers}"
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for a card."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A point of the box and how sure the policy is of it, on the network's scale."""
+
+    mean: Tensor  # [batch, group, design]
+    log_std: Tensor  # [batch, group, design]
+
+
+class Network(nn.Module):
+    """Assembles embedders, layers and heads for one task."""
+
+    def __init__(self, spec: Spec, config: ModelConfig):
+        super().__init__()
+        self.spec, self.config = spec, config
+        design, width, hidden = len(spec.design), config.width, config.feedforward
+        self.design_embedder = DesignEmbedder(design, config.octaves, hidden, width)
+        self.outcome_embedder = Mlp(1, hidden, width)
+        self.parameter_embedding = nn.Parameter(torch.randn(len(spec.parameters), width))
+        self.prediction_marker = nn.Parameter(torch.randn(width))
+        # Always among the keys: the answer to an empty context, and what lets attention count.
+        self.nothing = nn.Parameter(torch.randn(width))
+        make = (width, config.heads, hidden)
+        self.layers = nn.ModuleList(Layer(*make) for _ in range(config.layers))
+        self.norm = nn.LayerNorm(width)
+        self.posterior_head = MixtureHead(width, hidden, config.components)
+        self.predictive_head: MixtureHead | BernoulliHead = (
+            BernoulliHead(width, hidden)
+            if isinstance(spec.outcome, Binary)
+            else MixtureHead(width, hidden, config.components)
+        )
+        self.policy = PolicyHalf(design, config)
+
+    def read(
+        self, context: Context, visible: Tensor | None = None, extra: Context | None = None
+    ) -> View:
+        """Take a context in.
+
+        `visible` [batch, group, context] makes several groups of it, each seeing a part; `extra`
+        (designs [batch * group, n, design]) gives each group observations of its own.
+        """
+        if visible is None:
+            mask = context.mask
+            visible = None if mask is None else mask[:, None]
+        elif context.mask is not None:
+            visible = visible & context.mask[:, None]
+        if self.config.context == "full" and (visible is not None or extra is not None):
+            return self._read_expanded(context, visible, extra)
+        return self._read_shared(context, visible, extra)
+
+    def _read_shared(self, context: Context, visible: Tensor | None, extra: Context | None) -> View:
+        tokens = self.observe_tokens(context.designs, context.outcomes)
+        start = self.nothing.expand(len(tokens), 1, -1)
+        hidden = self.context_states(torch.cat([start, tokens], 1))
+        bias = None if visible is None else bias_of(_with_nothing(visible))
+        groups = 1 if visible is None else visible.shape[1]
+        private = None
+        if extra is not None:
+            own = self.observe_tokens(extra.designs, extra.outcomes)
+            own = own.view(len(tokens), groups, -1, own.shape[-1])
+            private = [
+                layer.keys(state)
+                for layer, state in zip(self.layers, self.context_states(own), strict=True)
+            ]
+        keys = [layer.keys(state) for layer, state in zip(self.layers, hidden, strict=True)]
+        return View(self, context, hidden, keys, bias, private, (len(tokens), groups))
+
+    def _read_expanded(
+        self, context: Context, visible: Tensor | None, extra: Context | None
+    ) -> View:
+        """Self-attention differs between groups, so each becomes an episode of its own."""
+        batch, length = context.outcomes.shape
+        if visible is None:
+            assert extra is not None
+            groups = len(extra.outcomes) // batch
+            visible = torch.ones(batch, groups, length, dtype=torch.bool)
+        groups = visible.shape[1]
+        designs = context.designs.repeat_interleave(groups, 0)
+        outcomes = context.outcomes.repeat_interleave(groups, 0)
+        mask = visible.reshape(batch * groups, length)
+        if extra is not None:
+            designs = torch.cat([designs, extra.designs], 1)
+            outcomes = torch.cat([outcomes, extra.outcomes], 1)
+            mask = torch.cat([mask, torch.ones(extra.outcomes.shape, dtype=torch.bool)], 1)
+        tokens = self.observe_tokens(designs, outcomes)
+        start = self.nothing.expand(len(tokens), 1, -1)
+        bias = bias_of(_with_nothing(mask[:, None]))
+        hidden = self.context_states(torch.cat([start, tokens], 1), bias)
+        keys = [layer.keys(state) for layer, state in zip(self.layers, hidden, strict=True)]
+        expanded = Context(designs, outcomes, mask)
+        return View(self, expanded, hidden, keys, bias, None, (batch, groups))
+
+    def observe_tokens(self, designs: Tensor, outcomes: Tensor) -> Tensor:
+        """Embed observations: f_x + f_y."""
+        return self.design_embedder(designs) + self.outcome_embedder(outcomes[..., None])
+
+    def context_states(self, tokens: Tensor, bias: Tensor | None = None) -> list[Tensor]:
+        """The context's hidden states as each layer reads them."""
+        states = [tokens]
+        for layer in list(self.layers)[:-1]:
+            hidden = states[-1]
+            if self.config.context == "full":
+                attended = layer.attend(hidden[:, None], layer.keys(hidden), bias)
+                hidden = attended[:, 0]
+            states.append(layer.feed(hidden))
+        return states
+
+
+class PolicyHalf(nn.Module):
+    """psi: candidates (or one proposal token) read the context and the goal."""
+
+    def __init__(self, design: int, config: ModelConfig):
+        super().__init__()
+        width, hidden = config.width, config.feedforward
+        make = (width, config.heads, hidden)
+        self.layers = nn.ModuleList(Layer(*make) for _ in range(config.policy_layers))
+        self.norm = nn.LayerNorm(width)
+        self.is_box = config.policy == "box"
+        if self.is_box:
+            self.proposal = nn.Parameter(torch.randn(width))
+            self.head = Mlp(width, hidden, 2 * design)
+            with torch.no_grad():
+                self.head.second.weight.mul_(0.1)
+                self.head.second.bias[design:] = -1.0
+        else:
+            self.embedder = DesignEmbedder(design, config.octaves, hidden, width)
+            self.head = Mlp(width, hidden, 1)
+
+
+def _with_nothing(visible: Tensor) -> Tensor:
+    """Every group sees the token that stands for no data."""
+    return torch.cat([torch.ones_like(visible[..., :1]), visible], -1)
+
+
+@dataclass
+class View:
+    """A context as the network holds it, for a number of groups an episode.
+
+    Posteriors come as [batch, group, parameter]; with one group, the whole context's.
+    """
+
+    network: Network
+    context: Context
+    hidden: list[Tensor]  # a layer: [batch, 1 + context, embed]
+    keys: list[Keys]
+    bias: Tensor | None
+    private: list[Keys] | None
+    shape: tuple[int, int]  # batch, group, as the caller sees them
+    _policy_keys: list[Keys] = field(default_factory=list)
+
+    def _fold(self, tokens: Tensor) -> Tensor:
+        """[batch, group, ...] to the layout the keys are in."""
+        batch = len(self.hidden[0])
+        return tokens.reshape(batch, -1, *tokens.shape[2:])
+
+    def _unfold(self, tokens: Tensor) -> Tensor:
+        return tokens.reshape(*self.shape, *tokens.shape[2:])
+
+    def decode(self, tokens: Tensor) -> list[Tensor]:
+        """Target tokens [batch, group, target, embed] after each layer; they see only context."""
+        tokens = self._fold(tokens)
+        states = []
+        for i, layer in enumerate(self.network.layers):
+            own = None if self.private is None else self.private[i]
+            tokens = layer(tokens, self.keys[i], self.bias, own)
+            states.append(tokens)
+        return states
+
+    @cached_property
+    def parameter_states(self) -> list[Tensor]:
+        """The parameters' tokens after each layer."""
+        tokens = self.network.parameter_embedding
+        return self.decode(tokens.expand(*self.shape, *tokens.shape))
+
+    def posterior(self) -> Mixture:
+        """Marginal posteriors [batch, group, parameter] on the network's scale."""
+        belief: Mixture = self.network.posterior_head(
+            self.network.norm(self._unfold(self.parameter_states[-1]))
+        )
+        return belief
+
+    def _point_states(self, points: Tensor) -> list[Tensor]:
+        tokens = self.network.design_embedder(points) + self.network.prediction_marker
+        return self.decode(tokens.expand(*self.shape, *tokens.shape[2:]))
+
+    def predictive(self, points: Tensor) -> Belief:
+        """Beliefs about outcomes at points [batch, group or 1, target, design]."""
+        states = self._point_states(points)
+        belief: Belief = self.network.predictive_head(self.network.norm(self._unfold(states[-1])))
+        return belief
+
+    def scores(self, candidates: Tensor, goal: Goal) -> Tensor:
+        """The pool policy's logits [batch, group, query] of [batch, group or 1, query, design]."""
+        tokens = self.network.policy.embedder(candidates)
+        tokens = self._policy_decode(tokens.expand(*self.shape, *tokens.shape[2:]), goal)
+        logits: Tensor = self.network.policy.head(tokens).squeeze(-1)
+        return logits
+
+    def propose(self, goal: Goal) -> Proposal:
+        """The box policy's point."""
+        token = self.network.policy.proposal
+        token = self._policy_decode(token.expand(*self.shape, 1, -1), goal)[:, :, 0]
+        mean, log_std = self.network.policy.head(token).chunk(2, -1)
+        return Proposal(mean.tanh(), log_std.clamp(-6.0, 0.0))
+
+    def _policy_decode(self, tokens: Tensor, goal: Goal) -> Tensor:
+        """Queries see the context and the selected targets, never each other."""
+        policy = self.network.policy
+        states, bias = self._goal_states(goal)
+        tokens = self._fold(tokens)
+        if not self._policy_keys:
+            self._policy_keys = self._project_policy_keys(self.hidden)
+        for layer, keys, state in zip(policy.layers, self._policy_keys, states, strict=True):
+            tokens = layer(tokens, keys, self.bias, layer.keys(state), bias)
+        out: Tensor = policy.norm(self._unfold(tokens))
+        return out
+
+    def _project_policy_keys(self, hidden: list[Tensor]) -> list[Keys]:
+        layers = self.network.policy.layers
+        used = hidden[-len(layers) :]
+        return [layer.keys(h.detach()) for layer, h in zip(layers, used, strict=True)]
+
+    def _goal_states(self, goal: Goal) -> tuple[list[Tensor], Tensor]:
+        """The goal's tokens as the policy's layers read them, and which of them count."""
+        depth = len(self.network.policy.layers)
+        states = self.parameter_states[-depth:]
+        mask = goal.parameters
+        if goal.points.shape[1]:
+            points = self._point_states(goal.points[:, None])[-depth:]
+            states = [torch.cat(pair, 2) for pair in zip(states, points, strict=True)]
+            mask = torch.cat([mask, goal.points_mask], 1)
+        mask = mask[:, None].expand(*self.shape, -1)
+        return [state.detach() for state in states], bias_of(self._fold(mask))
+
+    def extend(self, design: Tensor, outcome: Tensor) -> View:
+        """With one more observation: design [batch, design], outcome [batch]."""
+        context = self.context.append(design, outcome)
+        network = self.network
+        if network.config.context == "full" or self.bias is not None or self.private is not None:
+            return network.read(context)
+        states = network.context_states(network.observe_tokens(design[:, None], outcome[:, None]))
+        keys = [
+            old.append(layer.keys(state))
+            for layer, old, state in zip(network.layers, self.keys, states, strict=True)
+        ]
+        hidden = [torch.cat(pair, 1) for pair in zip(self.hidden, states, strict=True)]
+        view = View(network, context, hidden, keys, None, None, self.shape)
+        if self._policy_keys:
+            new = self._project_policy_keys(states)
+            view._policy_keys = [a.append(b) for a, b in zip(self._policy_keys, new, strict=True)]
+        return view

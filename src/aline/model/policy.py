@@ -1,0 +1,101 @@
+"""The learned policy, as a policy on the episode loop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from aline.episodes import Context, Goal, Offer, take
+from aline.model.network import Network, View
+
+
+class Memory(NamedTuple):
+    """What the policy remembers: the context as the network holds it, and the goal."""
+
+    view: View
+    goal: Goal
+
+
+@dataclass(frozen=True)
+class LearnedPolicy:
+    """Chooses with the network: the best design, or a draw from the policy when `explore` is set.
+
+    Without an offer, a pool policy scores `candidates` uniform draws and then, `refine` times, as
+    many points around the best so far.
+    """
+
+    network: Network
+    explore: bool = False
+    candidates: int = 200
+    refine: int = 0
+    noise: float | None = None  # a box policy's spread while exploring, instead of its own
+
+    def begin(self, goal: Goal) -> Memory:
+        """Nothing measured yet."""
+        empty = Context.empty(len(goal.parameters), goal.points.shape[-1])
+        return Memory(self.network.read(empty), goal)
+
+    def observe(self, state: Memory, design: Tensor, outcome: Tensor) -> Memory:
+        """Take in one more observation."""
+        return Memory(state.view.extend(design, outcome), state.goal)
+
+    def choose(self, state: Memory, offer: Offer | None, generator: torch.Generator) -> Tensor:
+        """The next design [batch, design]."""
+        if self.network.config.policy == "box":
+            return self._choose_point(state, offer, generator)
+        if offer is not None:
+            return self._choose_candidate(state, offer, generator)
+        space = self.network.spec.design
+        batch = len(state.goal.parameters)
+        count = self.candidates if space.points is None else len(space.points)
+        best = self._choose_candidate(
+            state, Offer(space.sample(batch, count, generator)), generator
+        )
+        if space.points is not None:
+            return best
+        for round_ in range(self.refine):
+            spread = 2.0 / count ** (1 / len(space)) / 4**round_
+            near = best[:, None] + spread * torch.randn(
+                batch, count // 4, len(space), generator=generator
+            )
+            around = torch.cat([best[:, None], near.clamp(-1, 1)], 1)
+            best = self._choose_candidate(state, Offer(around), generator)
+        return best
+
+    def _choose_candidate(
+        self, state: Memory, offer: Offer, generator: torch.Generator
+    ) -> Tensor:
+        scores = state.view.scores(offer.points[:, None], state.goal)[:, 0]
+        if offer.allowed is not None:
+            scores = scores.masked_fill(~offer.allowed, -torch.inf)
+        return take(offer.points, self._pick(scores, generator))
+
+    def _pick(self, scores: Tensor, generator: torch.Generator) -> Tensor:
+        if not self.explore:
+            return scores.argmax(1)
+        return torch.multinomial(scores.softmax(1), 1, generator=generator)[:, 0]
+
+    def _choose_point(
+        self, state: Memory, offer: Offer | None, generator: torch.Generator
+    ) -> Tensor:
+        proposal = state.view.propose(state.goal)
+        point = proposal.mean[:, 0]
+        if self.explore:
+            std = proposal.log_std[:, 0].exp() if self.noise is None else self.noise
+            draw = torch.randn(point.shape, generator=generator)
+            point = (point + std * draw).clamp(-1, 1)
+        if offer is None and self.network.spec.design.points is not None:
+            every = self.network.spec.design.to_network(self.network.spec.design.points)
+            offer = Offer(every.expand(len(point), -1, -1))
+        return point if offer is None else nearest(offer, point)
+
+
+def nearest(offer: Offer, point: Tensor) -> Tensor:
+    """The allowed point on offer closest to each point [batch, design]."""
+    distance = (offer.points - point[:, None]).square().sum(-1)
+    if offer.allowed is not None:
+        distance = distance.masked_fill(~offer.allowed, torch.inf)
+    return take(offer.points, distance.argmin(1))

@@ -1,0 +1,18 @@
+"""Named parameters, designs and outcomes, and their maps to the network's scale and back."""
+
+from aline.spaces.designs import Box, Design, Grid, Pool, design_from_json
+from aline.spaces.outcomes import Binary, Outcome, Real, outcome_from_json
+from aline.spaces.parameters import Parameters
+
+__all__ = [
+    "Binary",
+    "Box",
+    "Design",
+    "Grid",
+    "Outcome",
+    "Parameters",
+    "Pool",
+    "Real",
+    "design_from_json",
+    "outcome_from_json",
+]

@@ -1,0 +1,171 @@
+"""Where measurements can be taken: a box, a pool of points, or a grid.
+
+The network sees each design axis linearly mapped to [-1, 1].
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from aline.errors import InputError
+
+Values = Mapping[str, Any]
+
+
+class Design:
+    """Named design axes with bounds; `points` is None for a box, else the only allowed points."""
+
+    def __init__(
+        self,
+        names: Sequence[str],
+        low: Sequence[float],
+        high: Sequence[float],
+        points: Tensor | None = None,
+    ):
+        if not names:
+            raise InputError("a design needs at least one axis: Box(time=(0.0, 10.0))")
+        for name, lo, hi in zip(names, low, high, strict=True):
+            if not (math.isfinite(lo) and math.isfinite(hi) and lo < hi):
+                raise InputError(
+                    f"the bounds of {name} must be finite with low < high, got ({lo:g}, {hi:g})"
+                )
+        self.names = tuple(names)
+        self.low = torch.tensor(low, dtype=torch.float32)
+        self.high = torch.tensor(high, dtype=torch.float32)
+        self.points = points
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def to_network(self, values: Tensor) -> Tensor:
+        """The user's units [..., design] to [-1, 1]."""
+        return 2 * (values - self.low) / (self.high - self.low) - 1
+
+    def to_user(self, x: Tensor) -> Tensor:
+        """Network scale [..., design] to the user's units, never outside the bounds."""
+        span = self.low + (x + 1) / 2 * (self.high - self.low)
+        return torch.minimum(torch.maximum(span, self.low), self.high)
+
+    def name_columns(self, x: Tensor) -> dict[str, Tensor]:
+        """Network scale [..., design] as the simulator sees it: name -> [...] in its units."""
+        return dict(zip(self.names, self.to_user(x).unbind(-1), strict=True))
+
+    def sample(self, batch: int, count: int, generator: torch.Generator) -> Tensor:
+        """Designs [batch, count, design] on the network's scale, uniform over what is allowed.
+
+        From a pool they come without repeats as far as the pool reaches.
+        """
+        if self.points is None:
+            return torch.rand(batch, count, len(self), generator=generator) * 2 - 1
+        points = self.to_network(self.points)
+        if count > len(points):
+            rows = torch.randint(len(points), (batch, count), generator=generator)
+        else:
+            keys = torch.rand(batch, len(points), generator=generator)
+            rows = keys.topk(count, dim=1).indices
+        return points[rows]
+
+    def read(self, values: Values) -> Tensor:
+        """A user's designs as network values [count, design]; numbers count as one design."""
+        if not isinstance(values, Mapping):
+            raise InputError(
+                f"a design must name its axes, got {values!r}: "
+                f"pass {{{', '.join(f'{name!r}: ...' for name in self.names)}}}"
+            )
+        if set(values) != set(self.names):
+            raise InputError(
+                f"a design must name exactly {', '.join(self.names)}, got "
+                f"{', '.join(map(str, values)) or 'nothing'}"
+            )
+        columns = [self._read_axis(name, values[name]) for name in self.names]
+        if len({len(column) for column in columns}) > 1:
+            sizes = ", ".join(f"{n}: {len(c)}" for n, c in zip(self.names, columns, strict=True))
+            raise InputError(f"all design axes must have one length, got {sizes}")
+        return self.to_network(torch.stack(columns, -1))
+
+    def _read_axis(self, name: str, value: Any) -> Tensor:
+        try:
+            column = torch.as_tensor(value, dtype=torch.float32).reshape(-1)
+        except (TypeError, ValueError, RuntimeError):
+            raise InputError(
+                f"{name} must be a number or a list of numbers, got {value!r}"
+            ) from None
+        axis = self.names.index(name)
+        low, high = self.low[axis], self.high[axis]
+        slack = 1e-5 * (high - low)
+        outside = ~((column >= low - slack) & (column <= high + slack))
+        if bool(outside.any()):
+            raise InputError(
+                f"{name} must lie in [{low:g}, {high:g}], got {column[outside][0]:g}: "
+                "pass design values in the task's units"
+            )
+        return column.clamp(low, high)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for a card."""
+        bounds = {
+            name: [lo, hi]
+            for name, lo, hi in zip(self.names, self.low.tolist(), self.high.tolist(), strict=True)
+        }
+        return {"bounds": bounds, "points": None if self.points is None else self.points.tolist()}
+
+
+class Box(Design):
+    """Any point between bounds.
+
+    >>> Box(time=(0.0, 10.0)).names
+    ('time',)
+    """
+
+    def __init__(self, **bounds: tuple[float, float]):
+        for name, pair in bounds.items():
+            if not (isinstance(pair, Sequence) and len(pair) == 2):
+                raise InputError(f"the bounds of {name} must be (low, high), got {pair!r}")
+        low, high = ([float(pair[i]) for pair in bounds.values()] for i in (0, 1))
+        super().__init__(tuple(bounds), low, high)
+
+
+class Pool(Design):
+    """A finite set of points, given as columns by name.
+
+    >>> len(Pool(dose=[0.1, 1.0, 10.0]).points)
+    3
+    """
+
+    def __init__(self, **columns: Sequence[float]):
+        data = {n: torch.as_tensor(c, dtype=torch.float32).reshape(-1) for n, c in columns.items()}
+        if len({len(column) for column in data.values()}) > 1:
+            raise InputError(
+                "the columns of a pool must have one length, got "
+                + ", ".join(f"{name}: {len(column)}" for name, column in data.items())
+            )
+        points = torch.stack(list(data.values()), -1) if data else torch.zeros(0, 0)
+        if len(points) < 2:
+            raise InputError(f"a pool needs at least two points, got {len(points)}")
+        low, high = points.min(0).values.tolist(), points.max(0).values.tolist()
+        super().__init__(tuple(data), low, high, points)
+
+
+class Grid(Pool):
+    """Every combination of the values given for each axis.
+
+    >>> len(Grid(dose=[0.1, 1.0], time=[1, 2, 3]).points)
+    6
+    """
+
+    def __init__(self, **axes: Sequence[float]):
+        rows = list(itertools.product(*axes.values()))
+        super().__init__(**{name: [row[i] for row in rows] for i, name in enumerate(axes)})
+
+
+def design_from_json(data: Mapping[str, Any]) -> Design:
+    """Read what `Design.to_json` wrote."""
+    bounds, points = data["bounds"], data["points"]
+    low, high = ([pair[i] for pair in bounds.values()] for i in (0, 1))
+    return Design(tuple(bounds), low, high, None if points is None else torch.tensor(points))

@@ -1,0 +1,187 @@
+"""The parameters of a task: names, priors, and the network's coordinates for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch import distributions as td
+
+from aline.errors import InputError
+from aline.spaces.priors import Prior, Scale, log_volume
+
+
+class Parameters:
+    """Named parameters with independent priors.
+
+    A scalar prior is one coordinate; a vector prior named `a` has coordinates a_1 .. a_n; a
+    Dirichlet of K has K - 1, the sticks of its stick-breaking, because K marginals of a simplex
+    are no density. On the network's scale every coordinate is standard normal under the prior.
+
+    >>> from torch.distributions import Uniform
+    >>> Parameters({"rate": Uniform(0.1, 2.0)}).names
+    ('rate',)
+    """
+
+    def __init__(self, priors: Mapping[str, td.Distribution | Prior]):
+        if not isinstance(priors, Mapping):
+            raise InputError(
+                f"parameters must map names to priors, got {type(priors).__name__}: "
+                'write parameters={"rate": Uniform(0.1, 2.0)}'
+            )
+        self.priors = {
+            name: prior if isinstance(prior, Prior) else Prior.of(name, prior)
+            for name, prior in priors.items()
+        }
+        self._columns: dict[str, list[int]] = {}
+        names: list[str] = []
+        self.scales: list[Scale] = []
+        for name, prior in self.priors.items():
+            scales = prior.scales()
+            self._columns[name] = list(range(len(names), len(names) + len(scales)))
+            names += [f"{name}_{i + 1}" for i in range(len(scales))] if prior.size else [name]
+            self.scales += scales
+        self.names = tuple(names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Every scalar a user can ask about: the coordinates, and a simplex's derived last one."""
+        return tuple(
+            label
+            for name, prior in self.priors.items()
+            for label in ([f"{name}_{i + 1}" for i in range(prior.size)] if prior.size else [name])
+        )
+
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        """Prior draws [count, parameter] on the network's scale."""
+        return torch.randn(count, len(self), generator=generator)
+
+    def index(self, name: str) -> list[int]:
+        """The coordinates that a name stands for: one, or those of a vector parameter."""
+        if name in self._columns:
+            return self._columns[name]
+        if name in self.names:
+            return [self.names.index(name)]
+        raise InputError(
+            f"parameters are {', '.join(self.labels) or 'none'}, got {name!r}: use one of these"
+        )
+
+    def mask(self, names: Iterable[str]) -> Tensor:
+        """Which coordinates the names select, bool [parameter]."""
+        selected = torch.zeros(len(self), dtype=torch.bool)
+        for name in names:
+            selected[self.index(name)] = True
+        return selected
+
+    def is_direct(self, label: str) -> bool:
+        """Whether a label is a monotone map of one coordinate (a simplex's later ones are not)."""
+        owner = self._owner(label)
+        return self.priors[owner].family != "Dirichlet" or label == f"{owner}_1"
+
+    def _owner(self, label: str) -> str:
+        for name, prior in self.priors.items():
+            if label == name or (
+                prior.size and label in {f"{name}_{i + 1}" for i in range(prior.size)}
+            ):
+                return name
+        raise InputError(
+            f"parameters are {', '.join(self.labels) or 'none'}, got {label!r}: use one of these"
+        )
+
+    def to_user(self, z: Tensor) -> dict[str, Tensor]:
+        """Network coordinates [..., parameter] as declared: name -> [...] or [..., n]."""
+        user = {}
+        for name, columns in self._columns.items():
+            parts = [self.scales[c].to_user(z[..., c]) for c in columns]
+            prior = self.priors[name]
+            if prior.family == "Dirichlet":
+                user[name] = _break_sticks(torch.stack(parts, -1))
+            else:
+                user[name] = torch.stack(parts, -1) if prior.size else parts[0]
+        return user
+
+    def to_labels(self, z: Tensor) -> dict[str, Tensor]:
+        """Network coordinates [..., parameter] as scalars: label -> [...]."""
+        flat = {}
+        for name, value in self.to_user(z).items():
+            size = self.priors[name].size
+            columns = value.unbind(-1) if size else (value,)
+            labels = [f"{name}_{i + 1}" for i in range(size)] if size else [name]
+            flat.update(zip(labels, columns, strict=True))
+        return flat
+
+    def to_network(self, theta: Mapping[str, Any]) -> Tensor:
+        """Declared parameters (name -> [...] or [..., n]) as network coordinates."""
+        missing = [name for name in self.priors if name not in theta]
+        unknown = [name for name in theta if name not in self.priors]
+        if missing or unknown:
+            raise InputError(
+                f"parameter values must name exactly {', '.join(self.priors)}; "
+                f"missing {missing or 'none'}, unknown {unknown or 'none'}"
+            )
+        columns: list[Tensor] = []
+        for name, prior in self.priors.items():
+            value = torch.as_tensor(theta[name], dtype=torch.float32)
+            if prior.family == "Dirichlet":
+                value = _sticks(value)
+            parts = value.unbind(-1) if prior.size else (value,)
+            for column, part in zip(self._columns[name], parts, strict=True):
+                columns.append(self._checked(column, part))
+        return torch.stack(columns, -1) if columns else torch.zeros(0)
+
+    def _checked(self, column: int, value: Tensor) -> Tensor:
+        low, high = self.scales[column].support
+        if not bool(((value >= low) & (value <= high)).all()):
+            bad = value[~((value >= low) & (value <= high))].flatten()[0].item()
+            raise InputError(
+                f"{self.names[column]} must lie in [{low:g}, {high:g}], got {bad:g}: "
+                "pass parameter values in the task's units"
+            )
+        return self.scales[column].to_network(value)
+
+    def log_volume(self, z: Tensor) -> Tensor:
+        """Log |d theta / d z| a coordinate, [..., parameter].
+
+        Subtract it from a log density on the network's scale to get one in the user's units. The
+        sticks of a simplex include the Jacobian from sticks to the free coordinates.
+        """
+        columns = [log_volume(scale, z[..., c]) for c, scale in enumerate(self.scales)]
+        for name, prior in self.priors.items():
+            if prior.family == "Dirichlet":
+                left = torch.zeros_like(z[..., 0])
+                for column in self._columns[name]:
+                    columns[column] = columns[column] + left
+                    left = left + torch.log1p(-self.scales[column].to_user(z[..., column]))
+        return torch.stack(columns, -1) if columns else torch.zeros(*z.shape[:-1], 0)
+
+    def log_prior(self, z: Tensor) -> Tensor:
+        """The prior's log density in the user's units a coordinate, [..., parameter]."""
+        normal = td.Normal(0.0, 1.0).log_prob(z)
+        return normal - self.log_volume(z)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for a card."""
+        return {name: prior.to_json() for name, prior in self.priors.items()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Parameters:
+        """Read what `to_json` wrote."""
+        return cls({name: Prior.from_json(prior) for name, prior in data.items()})
+
+
+def _break_sticks(sticks: Tensor) -> Tensor:
+    """Stick fractions [..., K - 1] as simplex weights [..., K]."""
+    left = torch.cumprod(1 - sticks, -1)
+    before = torch.cat([torch.ones_like(left[..., :1]), left], -1)
+    return before * torch.cat([sticks, torch.ones_like(sticks[..., :1])], -1)
+
+
+def _sticks(weights: Tensor) -> Tensor:
+    """Simplex weights [..., K] as stick fractions [..., K - 1]."""
+    used = torch.cumsum(weights, -1) - weights
+    return weights[..., :-1] / (1 - used[..., :-1]).clamp_min(1e-12)

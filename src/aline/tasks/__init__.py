@@ -1,0 +1,31 @@
+"""Where data comes from: Task, and one simulator a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from aline.errors import NotFoundError
+from aline.tasks.linear import linear
+from aline.tasks.location import location
+from aline.tasks.psychometric import psychometric
+from aline.tasks.task import PREDICTIONS, Spec, Task, World, is_differentiable
+
+BUILT_IN: dict[str, Callable[..., Task]] = {
+    "psychometric": psychometric,
+    "location": location,
+    "linear": linear,
+}
+
+
+def get(name: str, **config: Any) -> Task:
+    """A built-in task by name."""
+    if name not in BUILT_IN:
+        raise NotFoundError(
+            f"built-in tasks are {', '.join(BUILT_IN)}, got {name!r}: "
+            "use one of these, or file.py:object for your own"
+        )
+    return BUILT_IN[name](**config)
+
+
+__all__ = ["BUILT_IN", "PREDICTIONS", "Spec", "Task", "World", "get", "is_differentiable"]

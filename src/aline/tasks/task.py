@@ -1,0 +1,251 @@
+"""A task: what can be learned, where it can be measured, and the simulator that answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch import distributions as td
+
+from aline.errors import InputError
+from aline.spaces import Design, Outcome, Parameters, Real, design_from_json, outcome_from_json
+
+Named = Mapping[str, Tensor]
+Simulator = Callable[[Named, Named, torch.Generator], Tensor]
+Likelihood = Callable[[Named, Named, Tensor], Tensor]
+Explorer = Callable[[Named, int, torch.Generator], Named]
+
+PREDICTIONS = "predictions"
+"""The word for "outcomes anywhere" in a training target, beside parameter names."""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a trained model must know of its task: everything but the simulator, as plain data."""
+
+    name: str
+    parameters: Parameters
+    design: Design
+    outcome: Outcome
+    horizon: int
+    targets: tuple[tuple[tuple[str, ...], float], ...]
+    start: int = 0  # random designs at the head of an episode in the paper's protocol
+    config: Mapping[str, Any] = field(default_factory=dict)  # what a built-in task was made with
+    units: Mapping[str, str] = field(default_factory=dict)
+
+    def label(self, name: str) -> str:
+        """A name with its unit, for axes and tables."""
+        return f"{name} ({self.units[name]})" if name in self.units else name
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for a card."""
+        return {
+            "name": self.name,
+            "parameters": self.parameters.to_json(),
+            "design": self.design.to_json(),
+            "outcome": self.outcome.to_json(),
+            "horizon": self.horizon,
+            "targets": [[list(names), share] for names, share in self.targets],
+            "start": self.start,
+            "config": dict(self.config),
+            "units": dict(self.units),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Spec:
+        """Read what `to_json` wrote."""
+        return cls(
+            name=data["name"],
+            parameters=Parameters.from_json(data["parameters"]),
+            design=design_from_json(data["design"]),
+            outcome=outcome_from_json(data["outcome"]),
+            horizon=data["horizon"],
+            targets=tuple((tuple(names), share) for names, share in data["targets"]),
+            start=data["start"],
+            config=data["config"],
+            units=data["units"],
+        )
+
+
+class World(Protocol):
+    """A batch of drawn truths, each of which answers any design."""
+
+    theta: Tensor  # [batch, parameter] on the network's scale
+
+    def answer(self, designs: Tensor, generator: torch.Generator) -> Tensor:
+        """Outcomes [batch, count] of designs [batch, count, design], both on the network's scale."""
+        ...
+
+
+class Task:
+    """An experiment written down as a simulator.
+
+    `simulate(theta, design, generator)` is batched and elementwise: `theta[name]` has shape
+    [batch, 1] ([batch, 1, n] for a vector parameter), `design[name]` has shape [batch, count], and
+    the outcomes come back as [batch, count], all in the user's units. `log_likelihood(theta,
+    design, outcome)`, optional, has the same shapes. `explore(theta, count, generator)`, optional,
+    names informative designs for a known truth; the warm-up of a training draws half of its
+    designs there. `targets` maps tuples of parameter names (or "predictions") to the share of
+    training episodes aimed at them.
+
+    >>> import torch
+    >>> from torch.distributions import Uniform
+    >>> from aline.spaces import Binary, Box
+    >>> task = Task(
+    ...     parameters={"bias": Uniform(0.0, 1.0)},
+    ...     design=Box(x=(0.0, 1.0)),
+    ...     outcome=Binary(),
+    ...     simulate=lambda theta, design, generator: (
+    ...         torch.rand(design["x"].shape, generator=generator) < theta["bias"]
+    ...     ),
+    ...     horizon=10,
+    ... )
+    >>> task.draw(3, torch.Generator()).theta.shape
+    torch.Size([3, 1])
+    """
+
+    def __init__(
+        self,
+        *,
+        parameters: Mapping[str, td.Distribution] | Parameters,
+        design: Design,
+        outcome: Outcome,
+        simulate: Simulator,
+        horizon: int,
+        name: str = "task",
+        log_likelihood: Likelihood | None = None,
+        explore: Explorer | None = None,
+        targets: Mapping[tuple[str, ...], float] | None = None,
+        start: int = 0,
+        config: Mapping[str, Any] | None = None,
+        units: Mapping[str, str] | None = None,
+    ):
+        if not isinstance(parameters, Parameters):
+            parameters = Parameters(parameters)
+        _check(parameters, design, outcome, simulate, horizon)
+        self.spec = Spec(
+            name=name,
+            parameters=parameters,
+            design=design,
+            outcome=outcome,
+            horizon=horizon,
+            targets=_shares(parameters, targets),
+            start=start,
+            config=config or {},
+            units=units or {},
+        )
+        self.simulate = simulate
+        self.log_likelihood = log_likelihood
+        self.explore = explore
+
+    def __getattr__(self, name: str) -> Any:
+        # The spec's fields read as the task's own: task.horizon, task.parameters.
+        if name != "spec" and name in Spec.__dataclass_fields__:
+            return getattr(self.spec, name)
+        raise AttributeError(f"Task has no attribute {name!r}")
+
+    def draw(self, batch: int, generator: torch.Generator) -> World:
+        """Worlds with parameters from the prior."""
+        return SimulatedWorld(self, self.spec.parameters.sample(batch, generator))
+
+    def world(self, theta: Mapping[str, Any]) -> World:
+        """The one world with these parameters, in the user's units."""
+        return SimulatedWorld(self, self.spec.parameters.to_network(theta).reshape(1, -1))
+
+    def fitted(self) -> Task:
+        """This task with the outcome's scale measured on simulations from the prior."""
+        if self.spec.outcome.is_fitted:
+            return self
+        generator = torch.Generator()  # its default seed: the scale is a constant of the task
+        theta = self.spec.parameters.to_user(self.spec.parameters.sample(512, generator)[:, None])
+        x = self.spec.design.sample(512, 16, generator)
+        outcomes = self.simulate(theta, self.spec.design.name_columns(x), generator)
+        _check_outcomes(outcomes, (512, 16))
+        task = object.__new__(Task)
+        task.__dict__.update(self.__dict__)
+        task.spec = replace(self.spec, outcome=self.spec.outcome.fitted(outcomes))
+        return task
+
+    def log_prob(self, theta: Tensor, designs: Tensor, outcomes: Tensor) -> Tensor:
+        """Log likelihood [batch, count] of network-scale values; batch axes broadcast."""
+        if self.log_likelihood is None:
+            raise InputError(f"task {self.spec.name} has no log_likelihood: give one to Task(...)")
+        return self.log_likelihood(
+            self.spec.parameters.to_user(theta[..., None, :]),
+            self.spec.design.name_columns(designs),
+            self.spec.outcome.to_user(outcomes),
+        )
+
+
+@dataclass(frozen=True)
+class SimulatedWorld:
+    """Parameters drawn for a batch, answered by the task's simulator."""
+
+    task: Task
+    theta: Tensor
+
+    def answer(self, designs: Tensor, generator: torch.Generator) -> Tensor:
+        """Simulate in the user's units, return on the network's scale."""
+        spec = self.task.spec
+        outcomes = self.task.simulate(
+            spec.parameters.to_user(self.theta[:, None, :]),
+            spec.design.name_columns(designs),
+            generator,
+        )
+        _check_outcomes(outcomes, designs.shape[:2])
+        return spec.outcome.to_network(outcomes)
+
+
+def _check_outcomes(outcomes: Tensor, shape: Sequence[int]) -> None:
+    if tuple(outcomes.shape) != tuple(shape):
+        raise InputError(
+            f"simulate must return outcomes of the designs' shape {tuple(shape)}, got "
+            f"{tuple(outcomes.shape)}: theta[name] is [batch, 1] and design[name] [batch, count]"
+        )
+    if not bool(torch.isfinite(outcomes).all()):
+        raise InputError("simulate returned NaN or infinite outcomes: check its domain")
+
+
+def _check(
+    parameters: Parameters, design: Design, outcome: Outcome, simulate: Simulator, horizon: int
+) -> None:
+    if not isinstance(design, Design):
+        raise InputError(f"design must be a Box, Pool or Grid, got {design!r}")
+    if not isinstance(outcome, Outcome):
+        raise InputError(f"outcome must be Real() or Binary(), got {outcome!r}")
+    if not callable(simulate):
+        raise InputError(f"simulate must be callable, got {simulate!r}")
+    if not (isinstance(horizon, int) and horizon >= 1):
+        raise InputError(f"horizon must be a whole number of trials, at least 1, got {horizon!r}")
+    if PREDICTIONS in parameters.labels:
+        raise InputError(f"{PREDICTIONS!r} names a target of its own: rename the parameter")
+
+
+def _shares(
+    parameters: Parameters, targets: Mapping[tuple[str, ...], float] | None
+) -> tuple[tuple[tuple[str, ...], float], ...]:
+    """The share of episodes aimed at each target, summing to one."""
+    names = tuple(parameters.priors)
+    if targets is None:
+        targets = {names: 0.4, (PREDICTIONS,): 0.2} if names else {(PREDICTIONS,): 1.0}
+        for name in names:
+            targets[(name,)] = targets.get((name,), 0.0) + 0.4 / len(names)
+    if not targets:
+        raise InputError('targets must not be empty: targets={("rate",): 1.0}')
+    for target in targets:
+        parameters.mask(name for name in target if name != PREDICTIONS)
+    total = sum(targets.values())
+    return tuple((tuple(target), share / total) for target, share in targets.items())
+
+
+def is_differentiable(task: Task) -> bool:
+    """Whether outcomes carry a gradient with respect to the design."""
+    if not isinstance(task.spec.outcome, Real):
+        return False
+    generator = torch.Generator()
+    world = task.fitted().draw(2, generator)
+    designs = task.spec.design.sample(2, 3, generator).requires_grad_()
+    return world.answer(designs, generator).requires_grad

@@ -1,0 +1,253 @@
+"""What is minimised: q's negative log likelihood, and the policy's loss under each credit.
+
+Everything here works on episodes that were played without gradients.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from aline.episodes import Context, Goal
+from aline.model import Network, View
+from aline.tasks import World
+
+if TYPE_CHECKING:
+    from aline.training.config import TrainingConfig
+
+
+@dataclass(frozen=True)
+class Played:
+    """A batch of finished episodes with what is needed to learn from them."""
+
+    world: World
+    goal: Goal
+    context: Context
+    goal_outcomes: Tensor  # [batch, target], true outcomes at the goal's points
+
+    @property
+    def batch(self) -> int:
+        """How many episodes."""
+        return len(self.goal.parameters)
+
+    @property
+    def length(self) -> int:
+        """Observations an episode."""
+        return self.context.length
+
+
+def up_to(lengths: Tensor, total: int) -> Tensor:
+    """Which observations each prefix sees: lengths [batch, group] -> bool [batch, group, total]."""
+    return torch.arange(total) < lengths[..., None]
+
+
+def stratified(batch: int, count: int, total: int, generator: torch.Generator) -> Tensor:
+    """Whole numbers [batch, count] in [0, total), one from each of `count` equal strata."""
+    position = torch.arange(count) + torch.rand(batch, count, generator=generator)
+    return (position * total / count).long().clamp(0, total - 1)
+
+
+def inference_loss(
+    network: Network, played: Played, config: TrainingConfig, generator: torch.Generator
+) -> Tensor:
+    """Eq. 13 on sampled prefixes, for every parameter and for predictions anywhere.
+
+    All parameters are learned whatever the goal: the goal steers the policy, never the posterior.
+    """
+    lengths = stratified(played.batch, config.prefixes, played.length + 1, generator)
+    view = network.read(played.context, up_to(lengths, played.length))
+    loss = torch.zeros(())
+    if len(network.spec.parameters):
+        loss = loss - view.posterior().log_prob(played.world.theta[:, None]).mean()
+    if config.points:
+        points = network.spec.design.sample(
+            played.batch, config.prefixes * config.points, generator
+        )
+        outcomes = played.world.answer(points, generator)
+        shape = (played.batch, config.prefixes, config.points)
+        belief = view.predictive(points.view(*shape, -1))
+        loss = loss - belief.log_prob(outcomes.view(shape)).mean()
+    return loss
+
+
+def target_log_prob(view: View, played: Played) -> Tensor:
+    """Mean log q over each episode's targets, [batch, group]."""
+    parameters = torch.zeros(*view.shape, 0)
+    if played.goal.parameters.shape[1]:
+        parameters = view.posterior().log_prob(played.world.theta[:, None])
+    points = torch.zeros(*view.shape, 0)
+    if played.goal.points.shape[1]:
+        belief = view.predictive(played.goal.points[:, None])
+        points = belief.log_prob(played.goal_outcomes[:, None].expand(*view.shape, -1))
+    return played.goal.mean(parameters, points)
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """States sampled from played episodes, one an episode, at which designs are compared."""
+
+    step: Tensor  # [batch]: the design chosen after `step` observations
+    view: View  # what was known then
+    horizon: Tensor  # [batch]: the number of observations at which the choice is judged
+
+
+def sample_decisions(network: Network, played: Played, generator: torch.Generator) -> Decisions:
+    """One state an episode. Half the choices are judged at once, half at a later time.
+
+    A choice judged later is compared with the episode's other observations held fixed: at a good
+    policy the first-order effect of their adapting vanishes.
+    """
+    batch, total = played.batch, played.length
+    step = torch.randint(total, (batch,), generator=generator)
+    ahead = torch.rand(batch, generator=generator) * (total - step)
+    judged_now = torch.rand(batch, generator=generator) < 0.5
+    horizon = step + 1 + torch.where(judged_now, torch.zeros(batch), ahead).long()
+    with torch.no_grad():
+        view = network.read(played.context, up_to(step[:, None], total))
+    return Decisions(step, view, horizon.clamp(max=total))
+
+
+def judge(
+    network: Network, played: Played, at: Decisions, designs: Tensor, generator: torch.Generator
+) -> Tensor:
+    """Log q of the truth [batch, alternative] if these designs [batch, alternative, design] had
+    been chosen, each answered by the same world."""
+    batch, count = designs.shape[:2]
+    outcomes = played.world.answer(designs, generator)
+    order = torch.arange(played.length)
+    kept = (order < at.horizon[:, None]) & (order != at.step[:, None])
+    visible = kept[:, None].expand(batch, count, -1)
+    extra = Context(designs.reshape(batch * count, 1, -1), outcomes.reshape(-1, 1))
+    return target_log_prob(network.read(played.context, visible, extra), played)
+
+
+def paired_pool_loss(
+    network: Network, played: Played, config: TrainingConfig, generator: torch.Generator
+) -> Tensor:
+    """Policy gradient over a small pool, with every action's credit known.
+
+    Each alternative is answered by the same world at the same state, so what the truth and the
+    state contribute to log q cancels in the comparison, and the gradient sums over all actions
+    instead of sampling one.
+    """
+    at = sample_decisions(network, played, generator)
+    designs = alternatives(at, played, config, network, generator)
+    with torch.no_grad():
+        value = judge(network, played, at, designs, generator)
+        advantage = standardise(value - value.mean(1, keepdim=True))
+    scores = at.view.scores(designs[:, None], played.goal)[:, 0]
+    return -(scores.softmax(1) * advantage).sum(1).mean()
+
+
+def alternatives(
+    at: Decisions,
+    played: Played,
+    config: TrainingConfig,
+    network: Network,
+    generator: torch.Generator,
+) -> Tensor:
+    """Half uniform, half from around what the policy likes, so that coarse and fine both teach."""
+    space = network.spec.design
+    half = config.alternatives // 2
+    uniform = space.sample(played.batch, config.candidates, generator)
+    with torch.no_grad():
+        scores = at.view.scores(uniform[:, None], played.goal)[:, 0]
+    drawn = torch.multinomial(scores.softmax(1), config.alternatives - half, True, generator=generator)
+    liked = uniform.gather(1, drawn[..., None].expand(-1, -1, len(space)))
+    if space.points is None:
+        width = torch.pow(10.0, -0.5 - 1.5 * torch.rand(liked.shape[:2], generator=generator))
+        jitter = width[..., None] * torch.randn(liked.shape, generator=generator)
+        liked = (liked + jitter).clamp(-1, 1)
+    return torch.cat([uniform[:, :half], liked], 1)
+
+
+def paired_box_loss(
+    network: Network, played: Played, config: TrainingConfig, generator: torch.Generator
+) -> Tensor:
+    """Score-function gradient of a Gaussian proposal, draws compared at one state."""
+    at = sample_decisions(network, played, generator)
+    proposal = at.view.propose(played.goal)
+    shape = (played.batch, config.alternatives, len(network.spec.design))
+    std = proposal.log_std.exp()
+    draws = (proposal.mean + std * torch.randn(shape, generator=generator)).detach()
+    with torch.no_grad():
+        value = judge(network, played, at, draws.clamp(-1, 1), generator)
+        advantage = standardise(value - value.mean(1, keepdim=True))
+    z = (draws - proposal.mean) / std
+    log_prob = (-0.5 * z * z - proposal.log_std).sum(-1)
+    return -(advantage * log_prob).mean()
+
+
+def sampled_pool_loss(
+    network: Network, played: Played, config: TrainingConfig, generator: torch.Generator
+) -> Tensor:
+    """Eq. 12: log pi of the executed design, weighed by R_t or by the return to go.
+
+    The gradient of log pi(a) is that of a's logit minus the logits' mean under pi; a few draws
+    from pi stand for that mean, so no other candidate needs a backward pass.
+    """
+    total, batch = played.length, played.batch
+    step = torch.randint(total, (batch,), generator=generator)
+    with torch.no_grad():
+        view = network.read(played.context, up_to(step[:, None], total))
+        end = step + 1 if config.credit == "immediate" else torch.full_like(step, total)
+        ends = torch.stack([step, end], 1)
+        log_q = target_log_prob(network.read(played.context, up_to(ends, total)), played)
+        reward = log_q[:, 1] - log_q[:, 0]
+        advantage = standardise(reward - reward.mean())
+        executed = played.context.designs[torch.arange(batch), step]
+        others = network.spec.design.sample(batch, config.candidates - 1, generator)
+        pool = torch.cat([executed[:, None], others], 1)
+        weights = view.scores(pool[:, None], played.goal)[:, 0].softmax(1)
+        drawn = torch.multinomial(weights, config.alternatives, True, generator=generator)
+    compared = torch.cat([torch.zeros(batch, 1, dtype=torch.long), drawn], 1)
+    rows = pool.gather(1, compared[..., None].expand(-1, -1, pool.shape[-1]))
+    scores = view.scores(rows[:, None], played.goal)[:, 0]
+    return -(advantage * (scores[:, 0] - scores[:, 1:].mean(1))).mean()
+
+
+def pathwise_loss(
+    network: Network, played: Played, config: TrainingConfig, generator: torch.Generator
+) -> Tensor:
+    """Differentiate log q of the truth through outcomes and designs, for every step at once.
+
+    The policy proposes at each recorded state; the world answers all proposals anew; q judges the
+    re-simulated episode with its weights frozen. Later designs do not react to earlier ones here:
+    unrolling that is unstable, and its first-order effect vanishes at a good policy.
+    """
+    total = played.length
+    steps = torch.arange(total).expand(played.batch, total)
+    with torch.no_grad():
+        view = network.read(played.context, up_to(steps, total))
+    proposals = view.propose(played.goal).mean
+    with frozen(network):
+        outcomes = played.world.answer(proposals, generator)
+        lengths = stratified(played.batch, config.prefixes, total, generator) + 1
+        lengths[:, -1] = total
+        again = Context(proposals, outcomes)
+        log_q = target_log_prob(network.read(again, up_to(lengths, total)), played)
+    return -(0.5 * log_q[:, -1] + 0.5 * log_q.mean(1)).mean()
+
+
+class frozen:  # noqa: N801  # reads as a statement: with frozen(network)
+    """Within, the inference half's weights take no gradient, but pass it to their inputs."""
+
+    def __init__(self, network: Network):
+        policy = {id(p) for p in network.policy.parameters()}
+        self.parameters = [p for p in network.parameters() if id(p) not in policy]
+
+    def __enter__(self) -> None:
+        for parameter in self.parameters:
+            parameter.requires_grad_(False)
+
+    def __exit__(self, *_: object) -> None:
+        for parameter in self.parameters:
+            parameter.requires_grad_(True)
+
+
+def standardise(advantage: Tensor) -> Tensor:
+    """Unit spread across the batch, whatever the size of the rewards."""
+    return advantage / advantage.std().clamp_min(1e-6)

@@ -1,0 +1,296 @@
+"""Algorithm 1: warm up q on random designs, then train q and the policy together."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from aline.episodes import Context, RandomPolicy, draw_goals, play
+from aline.errors import InputError, InternalError
+from aline.model import LearnedPolicy, Model, ModelConfig, Network, fresh
+from aline.model.checkpoint import read_tensors, write_tensors
+from aline.tasks import Task, is_differentiable
+from aline.training.budget import Budget
+from aline.training.config import TrainingConfig
+from aline.training.losses import (
+    Played,
+    inference_loss,
+    paired_box_loss,
+    paired_pool_loss,
+    pathwise_loss,
+    sampled_pool_loss,
+    target_log_prob,
+)
+from aline.training.metrics import Metrics
+
+CHECKPOINT = "checkpoint.safetensors"
+CHECKPOINT_SECONDS = 60.0
+
+PolicyLoss = Callable[[Network, Played, TrainingConfig, torch.Generator], Tensor]
+
+
+def train(
+    task: Task,
+    budget: str = "30min",
+    *,
+    rounds: int | None = None,
+    seed: int = 0,
+    out: str | Path | None = None,
+    resume: bool = False,
+    progress: bool = True,
+    model: ModelConfig | None = None,
+    config: TrainingConfig | None = None,
+) -> Model:
+    """Train a model for a task.
+
+    The budget is a time ("30min"), or a number of rounds, which with a seed repeats a run
+    exactly. With `out`, metrics and a checkpoint are written there and `resume=True` continues.
+
+    >>> import aline
+    >>> task = aline.tasks.get("linear", horizon=3)
+    >>> aline.train(task, rounds=2, progress=False).spec.name
+    'linear'
+    """
+    task = task.fitted()
+    config = config or TrainingConfig()
+    differentiable = is_differentiable(task)
+    if model is None:
+        in_box = task.spec.design.points is None and differentiable
+        model = ModelConfig(policy="box" if in_box else "pool")
+    run = Run(
+        task=task,
+        config=config,
+        budget=Budget.of(budget, rounds),
+        seed=seed,
+        network=fresh(task.spec, model, seeded(seed, -1)),
+        policy_loss=choose_policy_loss(model, config, differentiable),
+        folder=None if out is None else Path(out),
+    )
+    if resume:
+        run.restore()
+    return run.finish(progress)
+
+
+def seeded(seed: int, round_: int) -> torch.Generator:
+    """The randomness of one round: a resumed run draws what an uninterrupted one would."""
+    return torch.Generator().manual_seed((seed * 1_000_003 + round_ + 1) % 2**63)
+
+
+def choose_policy_loss(
+    model: ModelConfig, config: TrainingConfig, differentiable: bool
+) -> PolicyLoss:
+    """The policy's loss for a kind of policy and of credit."""
+    credit = config.credit
+    if model.policy == "box":
+        if credit in ("immediate", "return"):
+            raise InputError(f"credit {credit!r} is for a pool policy: use paired or pathwise")
+        if credit == "pathwise" and not differentiable:
+            raise InputError(
+                "pathwise credit needs outcomes that carry a gradient to the design: use paired"
+            )
+        return paired_box_loss if credit == "paired" or not differentiable else pathwise_loss
+    if credit == "pathwise":
+        raise InputError("pathwise credit is for a box policy: use ModelConfig(policy='box')")
+    return sampled_pool_loss if credit in ("immediate", "return") else paired_pool_loss
+
+
+@dataclass
+class Run:
+    """A training under way."""
+
+    task: Task
+    config: TrainingConfig
+    budget: Budget
+    seed: int
+    network: Network
+    policy_loss: PolicyLoss
+    folder: Path | None
+    round: int = 0
+    elapsed: float = 0.0
+    metrics: Metrics = field(init=False)
+    optimiser: torch.optim.AdamW = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.optimiser = torch.optim.AdamW(
+            self.network.parameters(),
+            lr=self.config.learning_rate,
+            weight_decay=self.config.weight_decay,
+        )
+        self.metrics = Metrics(self.folder)
+
+    @property
+    def progress(self) -> float:
+        """The share of the budget spent."""
+        return self.budget.progress(self.round, self.elapsed)
+
+    def finish(self, show: bool) -> Model:
+        """Run to the end of the budget."""
+        saved = started = time.monotonic()
+        before = self.elapsed
+        with self.metrics.shown(show, self.task.spec.name):
+            while self.progress < 1:
+                self.step()
+                self.elapsed = before + time.monotonic() - started
+                self.metrics.write(self.round, self.elapsed, self.progress)
+                if time.monotonic() - saved > CHECKPOINT_SECONDS:
+                    self.save()
+                    saved = time.monotonic()
+        self.save()
+        return self.model()
+
+    def step(self) -> None:
+        """One round: play a batch, then learn from it."""
+        generator = seeded(self.seed, self.round)
+        joint = self.progress >= self.config.warmup
+        self.set_learning_rate()
+        with torch.no_grad():
+            played = self.play(joint, generator)
+        for _ in range(self.config.updates):
+            losses = [inference_loss(self.network, played, self.config, generator)]
+            if joint:
+                losses.append(self.policy_loss(self.network, played, self.config, generator))
+            self.update(losses)
+        self.measure(played, losses)
+        self.round += 1
+
+    def set_learning_rate(self) -> None:
+        """Cosine decay over the whole budget."""
+        rate = self.config.learning_rate * 0.5 * (1 + math.cos(math.pi * self.progress))
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+
+    def play(self, joint: bool, generator: torch.Generator) -> Played:
+        """Episodes by the policy, some or (in warm-up) all of their designs random."""
+        spec, batch = self.task.spec, self.config.batch
+        world = self.task.draw(batch, generator)
+        goal = draw_goals(spec, batch, generator)
+        count = spec.horizon
+        policy: LearnedPolicy | RandomPolicy = RandomPolicy(spec.design)
+        if joint:
+            noise = 0.2 * (1 - self.progress) + 0.005
+            policy = LearnedPolicy(
+                self.network, explore=True, candidates=self.config.candidates, noise=noise
+            )
+            head = torch.rand(2, generator=generator)
+            count = int(head[1] * count) if head[0] < self.config.random_share else 0
+        given = self.random_designs(world.theta, count, generator)
+        context = play(policy, world, goal, steps=spec.horizon, generator=generator, given=given)
+        return Played(world, goal, context, world.answer(goal.points, generator))
+
+    def random_designs(self, theta: Tensor, count: int, generator: torch.Generator) -> Tensor:
+        """Uniform designs, half of them replaced by informative ones where the task names some."""
+        spec = self.task.spec
+        designs = spec.design.sample(len(theta), count, generator)
+        if self.task.explore is None or count == 0:
+            return designs
+        near = self.task.explore(spec.parameters.to_user(theta[:, None]), count, generator)
+        informed = spec.design.to_network(torch.stack([near[n] for n in spec.design.names], -1))
+        # Whole episodes lean one way or the other, so that q meets both extremes and the middle.
+        share = torch.rand(len(theta), 1, generator=generator)
+        pick = torch.rand(len(theta), count, generator=generator) < share
+        return torch.where(pick[..., None], informed, designs)
+
+    def update(self, losses: list[Tensor]) -> None:
+        """A gradient step on q and, after warm-up, on the policy."""
+        loss = torch.stack(losses).sum()
+        if not bool(torch.isfinite(loss)):
+            raise InternalError(
+                f"the loss became {loss.item()} in round {self.round}: the last checkpoint in "
+                f"{self.folder or '(no folder: pass out=…)'} is good; resume from it with a lower "
+                "learning rate, or check that the simulator's outcomes have a sane scale"
+            )
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        policy = list(self.network.policy.parameters())
+        ids = {id(p) for p in policy}
+        inference = [p for p in self.network.parameters() if id(p) not in ids]
+        torch.nn.utils.clip_grad_norm_(inference, self.config.clip)
+        torch.nn.utils.clip_grad_norm_(policy, self.config.clip)
+        self.optimiser.step()
+
+    def measure(self, played: Played, losses: list[Tensor]) -> None:
+        """J (Eq. 9, in nats gained over the prior) and the losses of this round."""
+        with torch.no_grad():
+            final = target_log_prob(self.network.read(played.context), played)[:, 0]
+            nothing = Context.empty(played.batch, len(self.task.spec.design))
+            empty = target_log_prob(self.network.read(nothing), played)[:, 0]
+        gain = ((final - empty) * played.goal.count).mean()
+        self.metrics.add(
+            loss=losses[0].item(),
+            policy=losses[1].item() if len(losses) > 1 else None,
+            J=float(gain),
+            episodes=played.batch,
+        )
+
+    def save(self) -> None:
+        """Write the checkpoint that `resume` reads."""
+        if self.folder is None:
+            return
+        tensors = {f"network.{k}": v for k, v in self.network.state_dict().items()}
+        for i, state in self.optimiser.state_dict()["state"].items():
+            tensors |= {f"optimiser.{i}.{k}": torch.as_tensor(v) for k, v in state.items()}
+        write_tensors(self.folder / CHECKPOINT, tensors, self.description())
+
+    def description(self) -> dict[str, Any]:
+        """What a checkpoint must agree on to be resumed, and how far it got."""
+        return {
+            "task": self.task.spec.to_json(),
+            "model": self.network.config.to_json(),
+            "config": self.config.to_json(),
+            "seed": self.seed,
+            "round": self.round,
+            "elapsed": self.elapsed,
+        }
+
+    def restore(self) -> None:
+        """Continue from the folder's checkpoint; without one, start."""
+        if self.folder is None:
+            raise InputError("resume needs the folder of the run: train(..., out='runs/decay')")
+        if not (self.folder / CHECKPOINT).is_file():
+            return
+        tensors, card = read_tensors(self.folder / CHECKPOINT)
+        mine = self.description()
+        for key in ("task", "model", "config", "seed"):
+            if json.loads(json.dumps(mine[key])) != card[key]:
+                raise InputError(
+                    f"{self.folder} holds a run with another {key}: resume it with the settings "
+                    "it was started with, or train into another folder"
+                )
+        self.round, self.elapsed = card["round"], card["elapsed"]
+        part = "network."
+        self.network.load_state_dict(
+            {k[len(part) :]: v for k, v in tensors.items() if k.startswith(part)}
+        )
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, value in tensors.items():
+            if name.startswith("optimiser."):
+                _, index, key = name.split(".")
+                state.setdefault(int(index), {})[key] = value
+        self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": state})
+
+    def model(self) -> Model:
+        """The trained model with its card."""
+        self.network.eval().requires_grad_(False)
+        training = {
+            "rounds": self.round,
+            "episodes": self.round * self.config.batch,
+            "seconds": round(self.elapsed, 1),
+            "seed": self.seed,
+            "config": self.config.to_json(),
+            "machine": machine(),
+        }
+        return Model(self.network, training)
+
+
+def machine() -> str:
+    """The processor and software a run was made with."""
+    return f"{platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}"

@@ -1,0 +1,37 @@
+"""Shipped weights and their cards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aline.errors import NotFoundError
+
+if TYPE_CHECKING:
+    from aline.model import Model
+
+_HERE = Path(__file__).parent
+
+
+def shipped() -> list[str]:
+    """The names of the shipped models."""
+    return sorted(path.parent.name for path in _HERE.glob("*/weights.safetensors"))
+
+
+def find(name: str | Path) -> Path:
+    """The folder of a model: a path that exists, or the name of a shipped one."""
+    if (Path(name) / "weights.safetensors").is_file():
+        return Path(name)
+    if str(name) in shipped():
+        return _HERE / str(name)
+    raise NotFoundError(
+        f"a model must be a folder that model.save(...) wrote or one of the shipped "
+        f"{', '.join(shipped()) or '(none)'}, got {str(name)!r}"
+    )
+
+
+def load(name: str | Path) -> Model:
+    """A trained model: a shipped one by name, or your own by its folder."""
+    from aline.model import Model  # torch only when a model is really wanted
+
+    return Model.load(find(name))
