@@ -28,16 +28,11 @@ class Goal:
         """How many targets each episode has, [batch]."""
         return self.parameters.sum(1) + self.points_mask.sum(1)
 
-    def mean(self, parameters: Tensor, points: Tensor) -> Tensor:
-        """Average per-target values over each episode's targets (Eq. 11 averages, not sums).
-
-        parameters [batch, ..., parameter], points [batch, ..., target] -> [batch, ...].
-        """
-        middle = [1] * (parameters.dim() - 2)
-        chosen = self.parameters.view(len(parameters), *middle, -1)
-        wanted = self.points_mask.view(len(parameters), *middle, -1)
-        total = (parameters * chosen).sum(-1) + (points * wanted).sum(-1)
-        return total / self.count.view(-1, *middle)
+    def chosen(self) -> tuple[Tensor, Tensor]:
+        """Indices [batch, n] of each episode's parameters, and which of them are not padding."""
+        most = int(self.parameters.sum(1).max()) if self.parameters.numel() else 0
+        mask, index = self.parameters.float().topk(most, dim=1)
+        return index, mask > 0
 
 
 @dataclass(frozen=True)

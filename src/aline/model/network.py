@@ -228,11 +228,17 @@ class View:
         tokens = self.network.parameter_embedding
         return self.decode(tokens.expand(*self.shape, *tokens.shape))
 
-    def posterior(self) -> Mixture:
-        """Marginal posteriors [batch, group, parameter] on the network's scale."""
-        belief: Mixture = self.network.posterior_head(
-            self.network.norm(self._unfold(self.parameter_states[-1]))
-        )
+    def posterior(self, chosen: Tensor | None = None) -> Mixture:
+        """Marginal posteriors [batch, group, parameter] on the network's scale.
+
+        Only of the parameters with indices `chosen` [batch, n], if given.
+        """
+        if chosen is None:
+            states = self.parameter_states[-1]
+        else:
+            tokens = self.network.parameter_embedding[chosen][:, None]
+            states = self.decode(tokens.expand(*self.shape, *tokens.shape[2:]))[-1]
+        belief: Mixture = self.network.posterior_head(self.network.norm(self._unfold(states)))
         return belief
 
     def _point_states(self, points: Tensor) -> list[Tensor]:

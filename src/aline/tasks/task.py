@@ -11,7 +11,15 @@ from torch import Tensor
 from torch import distributions as td
 
 from aline.errors import InputError
-from aline.spaces import Design, Outcome, Parameters, Real, design_from_json, outcome_from_json
+from aline.spaces import (
+    Binary,
+    Design,
+    Outcome,
+    Parameters,
+    Real,
+    design_from_json,
+    outcome_from_json,
+)
 
 Named = Mapping[str, Tensor]
 Simulator = Callable[[Named, Named, torch.Generator], Tensor]
@@ -76,7 +84,13 @@ class World(Protocol):
     theta: Tensor  # [batch, parameter] on the network's scale
 
     def answer(self, designs: Tensor, generator: torch.Generator) -> Tensor:
-        """Outcomes [batch, count] of designs [batch, count, design], both on the network's scale."""
+        """Outcomes [batch, count] of designs [batch, count, design], on the network's scale."""
+        ...
+
+    def branches(self, designs: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Outcomes [batch, count, branch] with weights whose weighted mean stands for the
+        expectation over outcomes: every outcome with its probability where that is known, else
+        one draw."""
         ...
 
 
@@ -197,6 +211,15 @@ class SimulatedWorld:
         )
         _check_outcomes(outcomes, designs.shape[:2])
         return spec.outcome.to_network(outcomes)
+
+    def branches(self, designs: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Both answers of a binary outcome whose likelihood is known, else one draw."""
+        if not isinstance(self.task.spec.outcome, Binary) or self.task.log_likelihood is None:
+            outcomes = self.answer(designs, generator)[..., None]
+            return outcomes, torch.ones_like(outcomes)
+        outcomes = torch.tensor([-1.0, 1.0]).expand(*designs.shape[:2], 2)
+        log_prob = [self.task.log_prob(self.theta, designs, y) for y in outcomes.unbind(-1)]
+        return outcomes, torch.stack(log_prob, -1).exp()
 
 
 def _check_outcomes(outcomes: Tensor, shape: Sequence[int]) -> None:

@@ -13,15 +13,15 @@ class TrainingConfig:
     """A round plays a batch of episodes and then takes `updates` gradient steps on it."""
 
     batch: int = 200
-    updates: int = 3
+    updates: int = 6
     learning_rate: float = 1e-3
     weight_decay: float = 0.01
     clip: float = 1.0
     warmup: float = 0.15  # share of the budget with random designs and no policy
-    prefixes: int = 8  # sampled prefixes of each episode that q learns from, an update
-    points: int = 4  # predictions a prefix that q learns from
-    candidates: int = 32  # scored at each step while playing (pool policy)
-    alternatives: int = 16  # designs compared at a state when the policy learns
+    prefixes: int = 6  # sampled prefixes of each episode that q learns from, an update
+    points: int = 2  # predictions a prefix that q learns from
+    candidates: int = 24  # scored at each step while playing (pool policy)
+    alternatives: int = 8  # designs compared at a state when the policy learns
     random_share: float = 0.3  # rounds whose first designs are random, so that q knows those too
     # How a design is credited. "immediate" and "return" are the paper's Eq. 12 with R_t, and with
     # the telescoped return to go; "paired" compares alternatives at one state, "pathwise"

@@ -74,15 +74,18 @@ def inference_loss(
 
 
 def target_log_prob(view: View, played: Played) -> Tensor:
-    """Mean log q over each episode's targets, [batch, group]."""
-    parameters = torch.zeros(*view.shape, 0)
-    if played.goal.parameters.shape[1]:
-        parameters = view.posterior().log_prob(played.world.theta[:, None])
-    points = torch.zeros(*view.shape, 0)
-    if played.goal.points.shape[1]:
-        belief = view.predictive(played.goal.points[:, None])
-        points = belief.log_prob(played.goal_outcomes[:, None].expand(*view.shape, -1))
-    return played.goal.mean(parameters, points)
+    """Mean log q over each episode's targets, [batch, group] (Eq. 11 averages, not sums)."""
+    goal = played.goal
+    total = torch.zeros(view.shape)
+    index, real = goal.chosen()
+    if index.shape[1]:
+        truth = played.world.theta.gather(1, index)[:, None]
+        total = total + (view.posterior(index).log_prob(truth) * real[:, None]).sum(-1)
+    if goal.points.shape[1]:
+        outcomes = played.goal_outcomes[:, None].expand(*view.shape, -1)
+        log_q = view.predictive(goal.points[:, None]).log_prob(outcomes)
+        total = total + (log_q * goal.points_mask[:, None]).sum(-1)
+    return total / goal.count[:, None]
 
 
 @dataclass(frozen=True)
@@ -113,15 +116,22 @@ def sample_decisions(network: Network, played: Played, generator: torch.Generato
 def judge(
     network: Network, played: Played, at: Decisions, designs: Tensor, generator: torch.Generator
 ) -> Tensor:
-    """Log q of the truth [batch, alternative] if these designs [batch, alternative, design] had
-    been chosen, each answered by the same world."""
+    """Log q of the truth [batch, alternative] had these designs been chosen, in one world.
+
+    For designs [batch, alternative, design]. Where the probability of each outcome is known the
+    value is the expectation over outcomes: for a yes/no answer its noise is far larger than the
+    information in one trial.
+    """
     batch, count = designs.shape[:2]
-    outcomes = played.world.answer(designs, generator)
+    outcomes, weights = played.world.branches(designs, generator)
+    groups = count * outcomes.shape[-1]
     order = torch.arange(played.length)
     kept = (order < at.horizon[:, None]) & (order != at.step[:, None])
-    visible = kept[:, None].expand(batch, count, -1)
-    extra = Context(designs.reshape(batch * count, 1, -1), outcomes.reshape(-1, 1))
-    return target_log_prob(network.read(played.context, visible, extra), played)
+    visible = kept[:, None].expand(batch, groups, -1)
+    repeated = designs.repeat_interleave(outcomes.shape[-1], 1)
+    extra = Context(repeated.reshape(batch * groups, 1, -1), outcomes.reshape(-1, 1))
+    log_q = target_log_prob(network.read(played.context, visible, extra), played)
+    return (log_q.view(outcomes.shape) * weights).sum(-1)
 
 
 def paired_pool_loss(
@@ -230,6 +240,26 @@ def pathwise_loss(
         again = Context(proposals, outcomes)
         log_q = target_log_prob(network.read(again, up_to(lengths, total)), played)
     return -(0.5 * log_q[:, -1] + 0.5 * log_q.mean(1)).mean()
+
+
+def imitation_loss(
+    network: Network, played: Played, informed: Tensor, generator: torch.Generator
+) -> Tensor:
+    """Start the policy at designs that are informative for the truth [batch, step, design].
+
+    Knowing the data but not the truth, the best imitation is to aim where the posterior says the
+    informative designs are, which is a fair policy already.
+    """
+    total = played.length
+    steps = torch.arange(total).expand(played.batch, total)
+    with torch.no_grad():
+        view = network.read(played.context, up_to(steps, total))
+    if network.config.policy == "box":
+        return (view.propose(played.goal).mean - informed).square().mean()
+    others = network.spec.design.sample(played.batch, total * 7, generator)
+    others = others.view(played.batch, total, 7, -1)
+    pool = torch.cat([informed[:, :, None], others], 2)
+    return -view.scores(pool, played.goal).log_softmax(-1)[..., 0].mean()
 
 
 class frozen:  # noqa: N801  # reads as a statement: with frozen(network)

@@ -23,6 +23,7 @@ from aline.training.budget import Budget
 from aline.training.config import TrainingConfig
 from aline.training.losses import (
     Played,
+    imitation_loss,
     inference_loss,
     paired_box_loss,
     paired_pool_loss,
@@ -158,6 +159,9 @@ class Run:
             losses = [inference_loss(self.network, played, self.config, generator)]
             if joint:
                 losses.append(self.policy_loss(self.network, played, self.config, generator))
+            elif self.task.explore is not None:
+                informed = self.informed_designs(played.world.theta, played.length, generator)
+                losses.append(imitation_loss(self.network, played, informed, generator))
             self.update(losses)
         self.measure(played, losses)
         self.round += 1
@@ -192,12 +196,18 @@ class Run:
         designs = spec.design.sample(len(theta), count, generator)
         if self.task.explore is None or count == 0:
             return designs
-        near = self.task.explore(spec.parameters.to_user(theta[:, None]), count, generator)
-        informed = spec.design.to_network(torch.stack([near[n] for n in spec.design.names], -1))
+        informed = self.informed_designs(theta, count, generator)
         # Whole episodes lean one way or the other, so that q meets both extremes and the middle.
         share = torch.rand(len(theta), 1, generator=generator)
         pick = torch.rand(len(theta), count, generator=generator) < share
         return torch.where(pick[..., None], informed, designs)
+
+    def informed_designs(self, theta: Tensor, count: int, generator: torch.Generator) -> Tensor:
+        """What the task names as informative for these truths, [batch, count, design]."""
+        spec = self.task.spec
+        assert self.task.explore is not None
+        near = self.task.explore(spec.parameters.to_user(theta[:, None]), count, generator)
+        return spec.design.to_network(torch.stack([near[n] for n in spec.design.names], -1))
 
     def update(self, losses: list[Tensor]) -> None:
         """A gradient step on q and, after warm-up, on the policy."""

@@ -1,0 +1,145 @@
+"""A training run: repeatable, resumable, honest about failures, and it learns."""
+
+import json
+
+import pytest
+import torch
+
+import aline
+from aline.episodes import Context
+from aline.errors import InputError, InternalError
+from aline.model import ModelConfig
+from aline.tasks import get
+from aline.tasks.linear import exact_posterior
+from aline.training import TrainingConfig
+from aline.training.budget import parse_duration
+from aline.training.train import Run
+
+SMALL = ModelConfig(width=16, heads=2, layers=2, feedforward=32, components=3)
+QUICK = TrainingConfig(batch=16, updates=2, prefixes=2, points=1, candidates=4, alternatives=4)
+
+
+def weights(model):
+    """All weights in one vector."""
+    return torch.cat([p.flatten() for p in model.network.state_dict().values()])
+
+
+def quick(task, **options):
+    """A training of moments."""
+    options = {"model": SMALL, "config": QUICK, "progress": False, "rounds": 6, **options}
+    return aline.train(task, **options)
+
+
+@pytest.mark.parametrize("name", ["psychometric", "location", "linear"])
+def test_a_seed_repeats_a_run(name):
+    task = get(name, horizon=4)
+    assert torch.equal(weights(quick(task, seed=3)), weights(quick(task, seed=3)))
+    assert not torch.equal(weights(quick(task, seed=3)), weights(quick(task, seed=4)))
+
+
+def test_an_interrupted_run_resumes_to_the_same_weights(tmp_path, monkeypatch):
+    task = get("psychometric", horizon=4)
+    whole = quick(task, rounds=8)
+    step = Run.step
+
+    def interrupted(self):
+        if self.round == 5:
+            raise KeyboardInterrupt
+        step(self)
+        self.save()
+
+    monkeypatch.setattr(Run, "step", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        quick(task, rounds=8, out=tmp_path)
+    monkeypatch.setattr(Run, "step", step)
+    resumed = quick(task, rounds=8, out=tmp_path, resume=True)
+    assert torch.equal(weights(whole), weights(resumed))
+
+
+def test_resume_refuses_another_run(tmp_path):
+    quick(get("linear", horizon=3), out=tmp_path)
+    with pytest.raises(InputError, match="another task"):
+        quick(get("linear", horizon=4), out=tmp_path, resume=True)
+    with pytest.raises(InputError, match="another seed"):
+        quick(get("linear", horizon=3), out=tmp_path, resume=True, seed=9)
+
+
+def test_metrics_are_lines_of_json(tmp_path):
+    quick(get("linear", horizon=3), out=tmp_path, rounds=45)
+    rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [row["round"] for row in rows] == [20, 40, 45]
+    assert all(row["J"] is not None and row["episodes_per_second"] > 0 for row in rows)
+
+
+def test_a_diverging_run_stops_and_keeps_the_last_good_checkpoint(tmp_path):
+    task = get("linear", horizon=3)
+    quick(task, out=tmp_path, rounds=3)
+    good = (tmp_path / "checkpoint.safetensors").read_bytes()
+    calls = []
+    real = task.simulate
+
+    def broken(theta, design, generator):
+        calls.append(1)
+        value = real(theta, design, generator)
+        return value * 1e30 if len(calls) > 10 else value
+
+    task.simulate = broken
+    with pytest.raises(InternalError, match="last checkpoint"):
+        quick(task, out=tmp_path, rounds=30, resume=True)
+    assert (tmp_path / "checkpoint.safetensors").read_bytes() == good
+
+
+def test_time_budgets_are_kept():
+    model = aline.train(
+        get("linear", horizon=3), "2s", model=SMALL, config=QUICK, progress=False
+    )
+    assert 1.9 < model.training["seconds"] < 6
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("5min", 300), ("1.5h", 5400), (" 2 h ", 7200)]
+)
+def test_durations(text, seconds):
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "5", "5 fortnights", "-3min", "0s"])
+def test_bad_durations(text):
+    with pytest.raises(InputError, match="a budget must be a time"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("policy", "credit"), [("box", "return"), ("box", "immediate"), ("pool", "pathwise")]
+)
+def test_credits_that_do_not_fit_the_policy(policy, credit):
+    model = ModelConfig(width=16, heads=2, layers=2, policy=policy)
+    config = TrainingConfig(credit=credit)
+    with pytest.raises(InputError, match=credit):
+        aline.train(get("linear"), rounds=1, model=model, config=config, progress=False)
+
+
+@pytest.mark.parametrize("credit", ["immediate", "return", "paired"])
+def test_every_credit_trains_a_pool(credit):
+    config = TrainingConfig(**{**QUICK.to_json(), "credit": credit})
+    model = quick(get("psychometric", horizon=3), config=config)
+    assert torch.isfinite(weights(model)).all()
+
+
+def test_it_learns_the_exact_posterior_of_a_line():
+    """A short training of the linear task against its closed form."""
+    task = get("linear", horizon=6)
+    config = TrainingConfig(batch=64, prefixes=4, points=2)
+    model = aline.train(task, rounds=250, model=ModelConfig(policy="box"), config=config,
+                        progress=False)
+    generator = torch.Generator().manual_seed(0)
+    world = task.draw(400, generator)
+    designs = task.spec.design.sample(400, 6, generator)
+    outcomes = world.answer(designs, generator)
+    belief = model.network.read(Context(designs, outcomes)).posterior()
+    mean, covariance = exact_posterior(
+        task.spec.design.to_user(designs)[..., 0], task.spec.outcome.to_user(outcomes)
+    )
+    exact = torch.distributions.Normal(mean, covariance.diagonal(dim1=1, dim2=2).sqrt())
+    gap = exact.log_prob(world.theta) - belief.log_prob(world.theta[:, None])[:, 0]
+    assert gap.mean() < 0.1
