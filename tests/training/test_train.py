@@ -90,9 +90,7 @@ def test_a_diverging_run_stops_and_keeps_the_last_good_checkpoint(tmp_path):
 
 
 def test_time_budgets_are_kept():
-    model = aline.train(
-        get("linear", horizon=3), "2s", model=SMALL, config=QUICK, progress=False
-    )
+    model = aline.train(get("linear", horizon=3), "2s", model=SMALL, config=QUICK, progress=False)
     assert 1.9 < model.training["seconds"] < 6
 
 
@@ -130,8 +128,9 @@ def test_it_learns_the_exact_posterior_of_a_line():
     """A short training of the linear task against its closed form."""
     task = get("linear", horizon=6)
     config = TrainingConfig(batch=64, prefixes=4, points=2)
-    model = aline.train(task, rounds=250, model=ModelConfig(policy="box"), config=config,
-                        progress=False)
+    model = aline.train(
+        task, rounds=250, model=ModelConfig(policy="box"), config=config, progress=False
+    )
     generator = torch.Generator().manual_seed(0)
     world = task.draw(400, generator)
     designs = task.spec.design.sample(400, 6, generator)

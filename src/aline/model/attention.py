@@ -12,6 +12,7 @@ the fused attention kernel on a CPU.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import torch
@@ -112,3 +113,13 @@ class Layer(nn.Module):
     ) -> Tensor:
         """Attend, then feed forward."""
         return self.feed(self.attend(tokens, shared, bias, private, private_bias))
+
+
+class Layers(nn.ModuleList):
+    """Layers one after the other."""
+
+    def __init__(self, count: int, width: int, heads: int, feedforward: int):
+        super().__init__(Layer(width, heads, feedforward) for _ in range(count))
+
+    def __iter__(self) -> Iterator[Layer]:
+        return iter(layer for layer in super().__iter__() if isinstance(layer, Layer))

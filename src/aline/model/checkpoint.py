@@ -1,4 +1,4 @@
-"""Files: tensors in safetensors with their description in the header, written whole or not at all."""
+"""Files: tensors in safetensors, their description in the header, written whole or not at all."""
 
 from __future__ import annotations
 

@@ -31,7 +31,8 @@ class Mixture:
     def cdf(self, value: Tensor) -> Tensor:
         """Probability of at most value [...]."""
         z = (value[..., None] - self.mean) / self.std
-        return (self.log_weight.exp() * torch.special.ndtr(z)).sum(-1)
+        below: Tensor = (self.log_weight.exp() * torch.special.ndtr(z)).sum(-1)
+        return below
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
         """Draws [count, ...], independent across targets."""

@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F  # noqa: N812
 
 from aline.episodes import Context, Goal
 from aline.model.attention import Layer
@@ -149,8 +148,7 @@ class Folded(NamedTuple):
     @torch.no_grad()
     def of(cls, network: Network) -> Folded:
         """Fold a network; later changes of its weights do not show."""
-        layers = [layer for layer in network.layers if isinstance(layer, Layer)]
-        policy = [layer for layer in network.policy.layers if isinstance(layer, Layer)]
+        layers, policy = list(network.layers), list(network.policy.layers)
         folds = [_fold(layer.norm_key, layer.key_value) for layer in layers + policy]
         return cls(
             heads=network.config.heads,
@@ -170,9 +168,7 @@ class Folded(NamedTuple):
 
     def project(self, states: Tensor) -> Stored:
         """Keys and values of states [layer, token, embed]."""
-        return self._split(
-            torch.baddbmm(self.key_value_bias, _standardise(states), self.key_value)
-        )
+        return self._split(torch.baddbmm(self.key_value_bias, _standardise(states), self.key_value))
 
     def project_policy(self, states: Tensor) -> Stored:
         """Likewise for the policy's layers alone, which also read the goal."""
@@ -188,7 +184,7 @@ class Folded(NamedTuple):
 
 def _standardise(rows: Tensor) -> Tensor:
     """LayerNorm without its affine part, which `_fold` moved into the next matrix."""
-    return F.layer_norm(rows, rows.shape[-1:])
+    return torch.layer_norm(rows, rows.shape[-1:])
 
 
 def _fold(norm: nn.LayerNorm, linear: nn.Linear) -> tuple[Tensor, Tensor]:

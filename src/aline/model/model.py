@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-import aline
+from aline import __version__
 from aline.errors import CheckpointError
 from aline.model.checkpoint import read_tensors, write_atomically, write_tensors
 from aline.model.network import ModelConfig, Network
@@ -26,6 +26,7 @@ class Model:
     network: Network
     training: Mapping[str, Any] = field(default_factory=dict)
     measurements: Mapping[str, Any] = field(default_factory=dict)
+    source: Path | None = None  # the folder it was loaded from, where it can be found again
 
     @property
     def spec(self) -> Spec:
@@ -35,7 +36,7 @@ class Model:
     def card(self) -> dict[str, Any]:
         """Everything but the weights, as plain data."""
         return {
-            "aline": aline.__version__,
+            "aline": __version__,
             "task": self.spec.to_json(),
             "model": self.network.config.to_json(),
             "training": dict(self.training),
@@ -63,7 +64,8 @@ class Model:
                 f"{path} does not fit its card ({first}): restore it or train again"
             ) from None
         network.eval().requires_grad_(False)
-        return cls(network, card["training"], card["measurements"])
+        source = Path(folder).resolve()
+        return cls(network, card["training"], card["measurements"], source)
 
 
 def fresh(spec: Spec, config: ModelConfig, generator: torch.Generator) -> Network:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from aline.episodes import Context, Goal
 from aline.errors import InputError
-from aline.model.attention import Keys, Layer, bias_of
+from aline.model.attention import Keys, Layers, bias_of
 from aline.model.embedder import DesignEmbedder, Mlp
 from aline.model.heads import Belief, BernoulliHead, Mixture, MixtureHead
 from aline.spaces import Binary
@@ -62,6 +62,11 @@ class Proposal:
     mean: Tensor  # [batch, group, design]
     log_std: Tensor  # [batch, group, design]
 
+    def draw(self, generator: torch.Generator) -> Tensor:
+        """A point around the mean, inside the box, that passes gradients to both."""
+        noise = torch.randn(self.mean.shape, generator=generator)
+        return (self.mean + self.log_std.exp() * noise).clamp(-1, 1)
+
 
 class Network(nn.Module):
     """Assembles embedders, layers and heads for one task."""
@@ -76,8 +81,7 @@ class Network(nn.Module):
         self.prediction_marker = nn.Parameter(torch.randn(width))
         # Always among the keys: the answer to an empty context, and what lets attention count.
         self.nothing = nn.Parameter(torch.randn(width))
-        make = (width, config.heads, hidden)
-        self.layers = nn.ModuleList(Layer(*make) for _ in range(config.layers))
+        self.layers = Layers(config.layers, width, config.heads, hidden)
         self.norm = nn.LayerNorm(width)
         self.posterior_head = MixtureHead(width, hidden, config.components)
         self.predictive_head: MixtureHead | BernoulliHead = (
@@ -148,7 +152,8 @@ class Network(nn.Module):
 
     def observe_tokens(self, designs: Tensor, outcomes: Tensor) -> Tensor:
         """Embed observations: f_x + f_y."""
-        return self.design_embedder(designs) + self.outcome_embedder(outcomes[..., None])
+        tokens: Tensor = self.design_embedder(designs) + self.outcome_embedder(outcomes[..., None])
+        return tokens
 
     def context_states(self, tokens: Tensor, bias: Tensor | None = None) -> list[Tensor]:
         """The context's hidden states as each layer reads them."""
@@ -168,8 +173,7 @@ class PolicyHalf(nn.Module):
     def __init__(self, design: int, config: ModelConfig):
         super().__init__()
         width, hidden = config.width, config.feedforward
-        make = (width, config.heads, hidden)
-        self.layers = nn.ModuleList(Layer(*make) for _ in range(config.policy_layers))
+        self.layers = Layers(config.policy_layers, width, config.heads, hidden)
         self.norm = nn.LayerNorm(width)
         self.is_box = config.policy == "box"
         if self.is_box:
@@ -260,7 +264,7 @@ class View:
 
     def propose(self, goal: Goal) -> Proposal:
         """The box policy's point."""
-        token = self.network.policy.proposal
+        token: Tensor = self.network.policy.proposal
         token = self._policy_decode(token.expand(*self.shape, 1, -1), goal)[:, :, 0]
         mean, log_std = self.network.policy.head(token).chunk(2, -1)
         return Proposal(mean.tanh(), log_std.clamp(-6.0, 0.0))

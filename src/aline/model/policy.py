@@ -31,7 +31,6 @@ class LearnedPolicy:
     explore: bool = False
     candidates: int = 200
     refine: int = 0
-    noise: float | None = None  # a box policy's spread while exploring, instead of its own
 
     def begin(self, goal: Goal) -> Memory:
         """Nothing measured yet."""
@@ -65,9 +64,7 @@ class LearnedPolicy:
             best = self._choose_candidate(state, Offer(around), generator)
         return best
 
-    def _choose_candidate(
-        self, state: Memory, offer: Offer, generator: torch.Generator
-    ) -> Tensor:
+    def _choose_candidate(self, state: Memory, offer: Offer, generator: torch.Generator) -> Tensor:
         scores = state.view.scores(offer.points[:, None], state.goal)[:, 0]
         if offer.allowed is not None:
             scores = scores.masked_fill(~offer.allowed, -torch.inf)
@@ -82,11 +79,7 @@ class LearnedPolicy:
         self, state: Memory, offer: Offer | None, generator: torch.Generator
     ) -> Tensor:
         proposal = state.view.propose(state.goal)
-        point = proposal.mean[:, 0]
-        if self.explore:
-            std = proposal.log_std[:, 0].exp() if self.noise is None else self.noise
-            draw = torch.randn(point.shape, generator=generator)
-            point = (point + std * draw).clamp(-1, 1)
+        point = proposal.draw(generator)[:, 0] if self.explore else proposal.mean[:, 0]
         if offer is None and self.network.spec.design.points is not None:
             every = self.network.spec.design.to_network(self.network.spec.design.points)
             offer = Offer(every.expand(len(point), -1, -1))

@@ -58,7 +58,9 @@ class Real:
     @staticmethod
     def _number(value: float | None) -> float:
         if value is None:
-            raise InputError("this outcome has no scale yet: train the task first, or give Real(loc=…, scale=…)")
+            raise InputError(
+                "this outcome has no scale yet: use task.fitted(), or give Real(loc=…, scale=…)"
+            )
         return value
 
     def to_json(self) -> dict[str, Any]:

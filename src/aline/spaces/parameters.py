@@ -107,7 +107,7 @@ class Parameters:
 
     def to_labels(self, z: Tensor) -> dict[str, Tensor]:
         """Network coordinates [..., parameter] as scalars: label -> [...]."""
-        flat = {}
+        flat: dict[str, Tensor] = {}
         for name, value in self.to_user(z).items():
             size = self.priors[name].size
             columns = value.unbind(-1) if size else (value,)
@@ -115,7 +115,7 @@ class Parameters:
             flat.update(zip(labels, columns, strict=True))
         return flat
 
-    def to_network(self, theta: Mapping[str, Any]) -> Tensor:
+    def to_network(self, theta: Mapping[str, Any], dtype: torch.dtype = torch.float32) -> Tensor:
         """Declared parameters (name -> [...] or [..., n]) as network coordinates."""
         missing = [name for name in self.priors if name not in theta]
         unknown = [name for name in theta if name not in self.priors]
@@ -126,7 +126,7 @@ class Parameters:
             )
         columns: list[Tensor] = []
         for name, prior in self.priors.items():
-            value = torch.as_tensor(theta[name], dtype=torch.float32)
+            value = torch.as_tensor(theta[name], dtype=dtype)
             if prior.family == "Dirichlet":
                 value = _sticks(value)
             parts = value.unbind(-1) if prior.size else (value,)
@@ -161,7 +161,7 @@ class Parameters:
 
     def log_prior(self, z: Tensor) -> Tensor:
         """The prior's log density in the user's units a coordinate, [..., parameter]."""
-        normal = td.Normal(0.0, 1.0).log_prob(z)
+        normal: Tensor = td.Normal(0.0, 1.0).log_prob(z)
         return normal - self.log_volume(z)
 
     def to_json(self) -> dict[str, Any]:

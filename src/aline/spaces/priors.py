@@ -29,7 +29,10 @@ _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 class Scale(Protocol):
     """A univariate prior and its map to the standard normal and back."""
 
-    support: tuple[float, float]
+    @property
+    def support(self) -> tuple[float, float]:
+        """Where the prior has mass."""
+        ...
 
     def to_network(self, theta: Tensor) -> Tensor:
         """Map values in the user's units to the scale on which the prior is N(0, 1)."""
@@ -64,11 +67,13 @@ class UniformScale:
     def to_network(self, theta: Tensor) -> Tensor:
         """The probit of the position between the bounds."""
         share = (theta - self.low) / (self.high - self.low)
-        return torch.special.ndtri(share.clamp(_TAIL, 1 - _TAIL))
+        z: Tensor = torch.special.ndtri(share.clamp(_TAIL, 1 - _TAIL))
+        return z
 
     def to_user(self, z: Tensor) -> Tensor:
         """The position between the bounds that z stands for."""
-        return self.low + (self.high - self.low) * torch.special.ndtr(z)
+        share: Tensor = torch.special.ndtr(z)
+        return self.low + (self.high - self.low) * share
 
     def log_prior(self, theta: Tensor) -> Tensor:
         """A constant."""

@@ -53,7 +53,7 @@ def exact_posterior(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def exact_information_gain(x: Tensor) -> Tensor:
-    """Nats gained about both parameters by measuring at x [batch, n]: 0.5 log det of the precision."""
+    """Nats gained about both parameters by measuring at x [batch, n]: half log det precision."""
     features = torch.stack([torch.ones_like(x), x], -1)
     precision = torch.eye(2, dtype=x.dtype) + features.mT @ features / NOISE**2
     return 0.5 * torch.logdet(precision)

@@ -18,8 +18,10 @@ _AXES = "xyzuvw"
 def location(sources: int = 1, dimensions: int = 2, horizon: int = 30) -> Task:
     """Where `sources` emitters lie in the unit box; the outcome is the log intensity."""
     axes = _AXES[:dimensions]
-    names = [[f"source{k + 1}_{a}" if sources > 1 else f"source_{a}" for a in axes]
-             for k in range(sources)]
+    names = [
+        [f"source{k + 1}_{a}" if sources > 1 else f"source_{a}" for a in axes]
+        for k in range(sources)
+    ]
 
     def log_intensity(theta: Named, design: Named) -> Tensor:
         total = torch.full_like(design[axes[0]], BACKGROUND)
@@ -60,5 +62,6 @@ def location(sources: int = 1, dimensions: int = 2, horizon: int = 30) -> Task:
         horizon=horizon,
         targets={tuple(name for source in names for name in source): 1.0},
         start=1,
+        resolution=0.004,
         config={"sources": sources, "dimensions": dimensions, "horizon": horizon},
     )

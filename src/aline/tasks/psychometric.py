@@ -10,12 +10,16 @@ from aline.spaces import Binary, Box
 from aline.tasks.task import Named, Task
 
 
-def response_probability(theta: Named, design: Named) -> Tensor:
-    """P(yes | stimulus) = guess * lapse + (1 - lapse) F((x - threshold) / slope)."""
+def _detected(theta: Named, design: Named) -> Tensor:
+    """F((x - threshold) / slope) with F(z) = 1 - exp(-10^z)."""
     z = (design["stimulus"] - theta["threshold"]) / theta["slope"]
     # 10^z overflows far above threshold, where F is 1 to machine precision anyway.
-    detected = -torch.expm1(-torch.pow(10.0, z.clamp(max=3.0)))
-    return theta["guess"] * theta["lapse"] + (1 - theta["lapse"]) * detected
+    return -torch.expm1(-torch.pow(10.0, z.clamp(max=3.0)))
+
+
+def response_probability(theta: Named, design: Named) -> Tensor:
+    """P(yes | stimulus) = guess * lapse + (1 - lapse) F((x - threshold) / slope)."""
+    return theta["guess"] * theta["lapse"] + (1 - theta["lapse"]) * _detected(theta, design)
 
 
 def _simulate(theta: Named, design: Named, generator: torch.Generator) -> Tensor:
@@ -24,8 +28,13 @@ def _simulate(theta: Named, design: Named, generator: torch.Generator) -> Tensor
 
 
 def _log_likelihood(theta: Named, design: Named, outcome: Tensor) -> Tensor:
-    probability = response_probability(theta, design).clamp(1e-7, 1 - 1e-7)
-    return torch.where(outcome > 0.5, probability.log(), torch.log1p(-probability))
+    # The response's probability as guessed and as detected, before the two are mixed: a "no" then
+    # loses no digits to 1 - p, and on a grid all but the mixture is computed on small axes.
+    yes, detected = outcome > 0.5, _detected(theta, design)
+    guessed = torch.where(yes, theta["guess"], 1 - theta["guess"])
+    seen = torch.where(yes, detected, 1 - detected)
+    probability = theta["lapse"] * guessed + (1 - theta["lapse"]) * seen
+    return probability.clamp_min(1e-7).log()
 
 
 def psychometric(horizon: int = 30) -> Task:

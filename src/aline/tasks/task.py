@@ -41,6 +41,7 @@ class Spec:
     horizon: int
     targets: tuple[tuple[tuple[str, ...], float], ...]
     start: int = 0  # random designs at the head of an episode in the paper's protocol
+    resolution: float = 0.06  # the finest step in a design, as a share of its range, that matters
     config: Mapping[str, Any] = field(default_factory=dict)  # what a built-in task was made with
     units: Mapping[str, str] = field(default_factory=dict)
 
@@ -58,6 +59,7 @@ class Spec:
             "horizon": self.horizon,
             "targets": [[list(names), share] for names, share in self.targets],
             "start": self.start,
+            "resolution": self.resolution,
             "config": dict(self.config),
             "units": dict(self.units),
         }
@@ -73,6 +75,7 @@ class Spec:
             horizon=data["horizon"],
             targets=tuple((tuple(names), share) for names, share in data["targets"]),
             start=data["start"],
+            resolution=data["resolution"],
             config=data["config"],
             units=data["units"],
         )
@@ -81,7 +84,10 @@ class Spec:
 class World(Protocol):
     """A batch of drawn truths, each of which answers any design."""
 
-    theta: Tensor  # [batch, parameter] on the network's scale
+    @property
+    def theta(self) -> Tensor:
+        """The true parameters [batch, parameter] on the network's scale."""
+        ...
 
     def answer(self, designs: Tensor, generator: torch.Generator) -> Tensor:
         """Outcomes [batch, count] of designs [batch, count, design], on the network's scale."""
@@ -90,7 +96,8 @@ class World(Protocol):
     def branches(self, designs: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Outcomes [batch, count, branch] with weights whose weighted mean stands for the
         expectation over outcomes: every outcome with its probability where that is known, else
-        one draw."""
+        one draw.
+        """
         ...
 
 
@@ -99,11 +106,14 @@ class Task:
 
     `simulate(theta, design, generator)` is batched and elementwise: `theta[name]` has shape
     [batch, 1] ([batch, 1, n] for a vector parameter), `design[name]` has shape [batch, count], and
-    the outcomes come back as [batch, count], all in the user's units. `log_likelihood(theta,
-    design, outcome)`, optional, has the same shapes. `explore(theta, count, generator)`, optional,
-    names informative designs for a known truth; the warm-up of a training draws half of its
-    designs there. `targets` maps tuples of parameter names (or "predictions") to the share of
-    training episodes aimed at them.
+    the outcomes come back as [batch, count], all in the user's units. Optional are
+
+    - `log_likelihood(theta, design, outcome)`, of the same shapes;
+    - `explore(theta, count, generator)`, informative designs for a known truth: the warm-up of a
+      training measures there too, and starts the policy by imitating it;
+    - `resolution`, the finest step in a design, as a share of its range, that makes a difference;
+    - `targets`, from tuples of parameter names (or "predictions") to the share of training episodes
+      aimed at them.
 
     >>> import torch
     >>> from torch.distributions import Uniform
@@ -134,12 +144,15 @@ class Task:
         explore: Explorer | None = None,
         targets: Mapping[tuple[str, ...], float] | None = None,
         start: int = 0,
+        resolution: float = 0.06,
         config: Mapping[str, Any] | None = None,
         units: Mapping[str, str] | None = None,
     ):
         if not isinstance(parameters, Parameters):
             parameters = Parameters(parameters)
         _check(parameters, design, outcome, simulate, horizon)
+        if not 0 < resolution < 1:
+            raise InputError(f"resolution must lie between 0 and 1, got {resolution!r}")
         self.spec = Spec(
             name=name,
             parameters=parameters,
@@ -148,6 +161,7 @@ class Task:
             horizon=horizon,
             targets=_shares(parameters, targets),
             start=start,
+            resolution=resolution,
             config=config or {},
             units=units or {},
         )
@@ -178,9 +192,23 @@ class Task:
         x = self.spec.design.sample(512, 16, generator)
         outcomes = self.simulate(theta, self.spec.design.name_columns(x), generator)
         _check_outcomes(outcomes, (512, 16))
+        return self._with(replace(self.spec, outcome=self.spec.outcome.fitted(outcomes)))
+
+    def described_by(self, spec: Spec) -> Task:
+        """This task's simulator on the scales of a trained model's spec, which must be its own."""
+        mine, theirs = self.spec.to_json(), spec.to_json()
+        for part in ("parameters", "design"):
+            if mine[part] != theirs[part]:
+                raise InputError(
+                    f"the model was trained with other {part} than this task {self.spec.name} "
+                    "has: pass the task it was trained for"
+                )
+        return self._with(spec)
+
+    def _with(self, spec: Spec) -> Task:
         task = object.__new__(Task)
         task.__dict__.update(self.__dict__)
-        task.spec = replace(self.spec, outcome=self.spec.outcome.fitted(outcomes))
+        task.spec = spec
         return task
 
     def log_prob(self, theta: Tensor, designs: Tensor, outcomes: Tensor) -> Tensor:

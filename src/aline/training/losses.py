@@ -165,7 +165,8 @@ def alternatives(
     uniform = space.sample(played.batch, config.candidates, generator)
     with torch.no_grad():
         scores = at.view.scores(uniform[:, None], played.goal)[:, 0]
-    drawn = torch.multinomial(scores.softmax(1), config.alternatives - half, True, generator=generator)
+    rest = config.alternatives - half
+    drawn = torch.multinomial(scores.softmax(1), rest, True, generator=generator)
     liked = uniform.gather(1, drawn[..., None].expand(-1, -1, len(space)))
     if space.points is None:
         width = torch.pow(10.0, -0.5 - 1.5 * torch.rand(liked.shape[:2], generator=generator))
@@ -222,22 +223,26 @@ def sampled_pool_loss(
 def pathwise_loss(
     network: Network, played: Played, config: TrainingConfig, generator: torch.Generator
 ) -> Tensor:
-    """Differentiate log q of the truth through outcomes and designs, for every step at once.
+    """Differentiate log q of the truth through outcomes and designs, for several steps at once.
 
-    The policy proposes at each recorded state; the world answers all proposals anew; q judges the
-    re-simulated episode with its weights frozen. Later designs do not react to earlier ones here:
-    unrolling that is unstable, and its first-order effect vanishes at a good policy.
+    The policy proposes at some recorded states; the world answers these proposals; q judges the
+    episode with them in the place of what was done, its weights frozen. Later designs do not react
+    to earlier ones here: unrolling that is unstable, and its first-order effect vanishes at a good
+    policy.
     """
     total = played.length
-    steps = torch.arange(total).expand(played.batch, total)
+    steps = stratified(played.batch, min(config.decisions, total), total, generator)
     with torch.no_grad():
         view = network.read(played.context, up_to(steps, total))
-    proposals = view.propose(played.goal).mean
+    proposals = view.propose(played.goal).draw(generator)
     with frozen(network):
         outcomes = played.world.answer(proposals, generator)
+        again = Context(
+            played.context.designs.scatter(1, steps[..., None].expand_as(proposals), proposals),
+            played.context.outcomes.scatter(1, steps, outcomes),
+        )
         lengths = stratified(played.batch, config.prefixes, total, generator) + 1
         lengths[:, -1] = total
-        again = Context(proposals, outcomes)
         log_q = target_log_prob(network.read(again, up_to(lengths, total)), played)
     return -(0.5 * log_q[:, -1] + 0.5 * log_q.mean(1)).mean()
 
@@ -255,7 +260,9 @@ def imitation_loss(
     with torch.no_grad():
         view = network.read(played.context, up_to(steps, total))
     if network.config.policy == "box":
-        return (view.propose(played.goal).mean - informed).square().mean()
+        proposal = view.propose(played.goal)
+        z = (informed - proposal.mean) / proposal.log_std.exp()
+        return (0.5 * z * z + proposal.log_std).mean()
     others = network.spec.design.sample(played.batch, total * 7, generator)
     others = others.view(played.batch, total, 7, -1)
     pool = torch.cat([informed[:, :, None], others], 2)

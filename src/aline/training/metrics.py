@@ -62,4 +62,5 @@ class Metrics:
 
 
 def _status(line: dict[str, float | None]) -> str:
-    return f"loss {line['loss']:.3f}  J {line['J']:.2f} nats  {line['episodes_per_second']:.0f} episodes/s"
+    loss, gain, speed = line["loss"], line["J"], line["episodes_per_second"]
+    return f"loss {loss:.3f}  J {gain:.2f} nats  {speed:.0f} episodes/s"

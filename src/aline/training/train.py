@@ -64,9 +64,7 @@ def train(
     task = task.fitted()
     config = config or TrainingConfig()
     differentiable = is_differentiable(task)
-    if model is None:
-        in_box = task.spec.design.points is None and differentiable
-        model = ModelConfig(policy="box" if in_box else "pool")
+    model = model or default_model(task, differentiable)
     run = Run(
         task=task,
         config=config,
@@ -79,6 +77,15 @@ def train(
     if resume:
         run.restore()
     return run.finish(progress)
+
+
+def default_model(task: Task, differentiable: bool) -> ModelConfig:
+    """The paper's sizes; a proposed point where it can be learned by gradient, else a pool."""
+    in_box = task.spec.design.points is None and differentiable
+    return ModelConfig(
+        policy="box" if in_box else "pool",
+        octaves=max(1, round(-math.log2(task.spec.resolution))),
+    )
 
 
 def seeded(seed: int, round_: int) -> torch.Generator:
@@ -155,16 +162,25 @@ class Run:
         self.set_learning_rate()
         with torch.no_grad():
             played = self.play(joint, generator)
-        for _ in range(self.config.updates):
+        for update in range(self.config.updates):
             losses = [inference_loss(self.network, played, self.config, generator)]
-            if joint:
-                losses.append(self.policy_loss(self.network, played, self.config, generator))
-            elif self.task.explore is not None:
-                informed = self.informed_designs(played.world.theta, played.length, generator)
-                losses.append(imitation_loss(self.network, played, informed, generator))
+            if update < self.config.policy_updates:
+                losses += self.policy_losses(played, joint, generator)
             self.update(losses)
-        self.measure(played, losses)
+            if update == 0:
+                self.measure(played, losses)
         self.round += 1
+
+    def policy_losses(
+        self, played: Played, joint: bool, generator: torch.Generator
+    ) -> list[Tensor]:
+        """The policy's loss, if there is one at this stage of the training."""
+        if joint:
+            return [self.policy_loss(self.network, played, self.config, generator)]
+        if self.task.explore is None:
+            return []
+        informed = self.informed_designs(played.world.theta, played.length, generator)
+        return [imitation_loss(self.network, played, informed, generator)]
 
     def set_learning_rate(self) -> None:
         """Cosine decay over the whole budget."""
@@ -180,10 +196,7 @@ class Run:
         count = spec.horizon
         policy: LearnedPolicy | RandomPolicy = RandomPolicy(spec.design)
         if joint:
-            noise = 0.2 * (1 - self.progress) + 0.005
-            policy = LearnedPolicy(
-                self.network, explore=True, candidates=self.config.candidates, noise=noise
-            )
+            policy = LearnedPolicy(self.network, explore=True, candidates=self.config.candidates)
             head = torch.rand(2, generator=generator)
             count = int(head[1] * count) if head[0] < self.config.random_share else 0
         given = self.random_designs(world.theta, count, generator)
@@ -237,7 +250,7 @@ class Run:
         self.metrics.add(
             loss=losses[0].item(),
             policy=losses[1].item() if len(losses) > 1 else None,
-            J=float(gain),
+            J=gain.item(),
             episodes=played.batch,
         )
 

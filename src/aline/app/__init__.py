@@ -1,0 +1,1 @@
+"""The edge: command line, plots, report."""

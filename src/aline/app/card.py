@@ -1,0 +1,78 @@
+"""A model's card, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from aline import __version__
+from aline.app.tables import duration, short
+from aline.model import Model
+from aline.spaces import Binary, Design, Outcome, Parameters
+
+_NAMED_ELSEWHERE = ("seconds", "episodes", "machine", "seed", "command", "rounds", "config")
+
+
+def facts_of(model: Model) -> dict[str, str]:
+    """What a reader wants to know of a model, as short lines by name."""
+    spec, training = model.spec, model.training
+    facts = {
+        "task": f"{spec.name}, {spec.horizon} trials",
+        "parameters": "; ".join(priors_text(spec.parameters)),
+        "design": design_text(spec.design),
+        "outcome": outcome_kind(spec.outcome),
+        "size": f"{weights(model):,} weights, {model.network.config.policy} policy",
+    }
+    if "seconds" in training:
+        facts["trained"] = _trained(training)
+    for key in ("machine", "command"):
+        if key in training:
+            facts["on" if key == "machine" else "with"] = str(training[key])
+    if "seed" in training:
+        facts["training seed"] = str(training["seed"])
+    facts |= {f"measured {k}": _value(v) for k, v in model.measurements.items()}
+    facts["aline"] = __version__
+    return facts
+
+
+def _trained(training: Mapping[str, Any]) -> str:
+    text = duration(training["seconds"])
+    return f"{text}, {training['episodes']:,} episodes" if "episodes" in training else text
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_value(part)}" for key, part in value.items())
+    return short(value) if isinstance(value, float) else str(value)
+
+
+def weights(model: Model) -> int:
+    """How many numbers the network holds."""
+    return sum(parameter.numel() for parameter in model.network.parameters())
+
+
+def priors_text(parameters: Parameters) -> list[str]:
+    """Each parameter with its prior: "threshold ~ Uniform(-3, 3)"."""
+    lines = []
+    for name, prior in parameters.priors.items():
+        arguments = ", ".join(_argument(value) for value in prior.arguments.values())
+        lines.append(f"{name} ~ {prior.family}({arguments})")
+    return lines
+
+
+def _argument(value: float | list[float]) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(short(part) for part in value)}]"
+    return short(value)
+
+
+def design_text(design: Design) -> str:
+    """Where can be measured: "stimulus in [-5, 5]"."""
+    bounds = zip(design.names, design.low.tolist(), design.high.tolist(), strict=True)
+    text = ", ".join(f"{name} in [{short(low)}, {short(high)}]" for name, low, high in bounds)
+    return text if design.points is None else f"{text}, {len(design.points)} points"
+
+
+def outcome_kind(outcome: Outcome) -> str:
+    """What a measurement returns."""
+    return "yes or no" if isinstance(outcome, Binary) else "a real number"

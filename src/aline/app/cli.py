@@ -1,0 +1,217 @@
+"""The command line. Nothing heavy is imported here: `aline --help` answers at once."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from aline import __version__
+from aline.app.failures import Commands
+from aline.app.terminal import command, program, say, show, silent, suggest, width
+
+if TYPE_CHECKING:
+    from aline.app.demo import Demo
+    from aline.app.subject import Subject
+
+app = typer.Typer(
+    cls=Commands,
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    help="Adaptive experiments: a network picks the next measurement and gives the posterior.",
+    epilog="Start with [bold]aline demo[/bold].",
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Seed = Annotated[int, typer.Option(help="The same seed gives the same run.")]
+OwnTask = Annotated[
+    str | None,
+    typer.Option("--task", metavar="FILE.PY:OBJECT", help="The task, if it is one of your own."),
+]
+
+
+def main() -> None:
+    """Run the `aline` command."""
+    for stream in (sys.stdout, sys.stderr):  # a terminal without these characters shows "?"
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
+    app(prog_name="aline")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"aline {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+    debug: Annotated[bool, typer.Option(help="Show the traceback of an error.")] = False,
+) -> None:
+    """Adaptive experiments: a network picks the next measurement and gives the posterior."""
+
+
+@app.command(epilog="Example: [bold]aline demo psychometric --target guess,lapse --seed 3[/bold]")
+def demo(
+    model: Annotated[
+        str, typer.Argument(metavar="[TASK|FOLDER]", help="A shipped model or one you trained.")
+    ] = "psychometric",
+    target: Annotated[
+        str | None, typer.Option(help="Parameters to aim at, separated by commas.")
+    ] = None,
+    trials: Annotated[
+        int | None, typer.Option(min=1, help="How many trials; by default the task's horizon.")
+    ] = None,
+    seed: Seed = 0,
+    task: OwnTask = None,
+    report: Annotated[
+        Path | None, typer.Option(help="Where to write the report (aline-demo-NAME.html).")
+    ] = None,
+    no_report: Annotated[bool, typer.Option("--no-report", help="Write no report.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Run an experiment on a simulated participant and write a report."""
+    from aline.app.demo import run_demo
+    from aline.app.report import write_report
+    from aline.app.screen import DemoScreen
+    from aline.app.subject import open_subject
+
+    subject = open_subject(model, task)
+    aims = _split(target)
+    screen = DemoScreen(subject.model.spec, aims, silent if as_json else say, width())
+    done = run_demo(subject, target=aims, trials=trials, seed=seed, on_step=screen.show)
+    screen.close(done)
+    place = None if no_report else report or Path(f"aline-demo-{done.spec.name}.html")
+    if place is not None:
+        write_report(done, place, command())
+    if as_json:
+        say(json.dumps({**done.to_json(), "report": None if place is None else str(place)}))
+        return
+    if place is not None:
+        say(f"\nReport: {place.resolve()}")
+    suggest("Try next", _after_demo(subject, done))
+
+
+@app.command(epilog="Example: [bold]aline tasks --json[/bold]")
+def tasks(as_json: Json = False) -> None:
+    """List the built-in tasks."""
+    from aline.app.listing import task_blocks, task_rows
+
+    rows = task_rows()
+    show(rows, task_blocks(rows, width()), as_json)
+
+
+@app.command(epilog="Example: [bold]aline models[/bold]")
+def models(as_json: Json = False) -> None:
+    """List the shipped models with what was measured of them."""
+    from aline.app.listing import model_blocks, model_rows
+
+    rows = model_rows()
+    lines = model_blocks(rows, width()) or ["no model is shipped: train one with `aline train`"]
+    show(rows, lines, as_json)
+
+
+@app.command(epilog="Example: [bold]aline train decay.py:task --budget 5min[/bold]")
+def train(
+    task: Annotated[
+        str, typer.Argument(metavar="TASK|FILE.PY:OBJECT", help="A built-in task or your own.")
+    ],
+    budget: Annotated[str, typer.Option(help="How long, such as 90s, 5min or 2h.")] = "30min",
+    rounds: Annotated[
+        int | None, typer.Option(help="Train this many rounds instead; repeats exactly.")
+    ] = None,
+    seed: Seed = 0,
+    out: Annotated[Path | None, typer.Option(help="The folder to write (runs/NAME).")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue a run in the folder.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run there.")] = False,
+) -> None:
+    """Train a model for a task."""
+    from aline.app.runs import measured, prepare, train_into
+    from aline.app.subject import task_named
+
+    loaded = task_named(task)
+    folder = out or Path("runs") / loaded.spec.name
+    prepare(folder, resume=resume, overwrite=overwrite)
+    say(f"Training {loaded.spec.name} into {folder} (Ctrl-C stops, --resume continues)")
+    budgeted = {"budget": budget, "rounds": rounds, "seed": seed, "resume": resume}
+    try:
+        model = train_into(folder, loaded, command(), **budgeted)
+    except KeyboardInterrupt:
+        say(f"Stopped: continue with {program()} train {task} --out {folder} --resume", err=True)
+        raise typer.Exit(130) from None
+    say(f"\nModel: {folder}", bold=True)
+    for line in measured(folder, model):
+        say(f"  {line}")
+    suggest("Try next", _after_training(folder, task))
+
+
+@app.command(epilog="Example: [bold]aline evaluate psychometric --episodes 100[/bold]")
+def evaluate(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A shipped model or one you trained.")
+    ],
+    episodes: Annotated[int, typer.Option(min=2, help="How many simulated experiments.")] = 500,
+    seed: Seed = 0,
+    task: OwnTask = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Also write the result there, as JSON.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Measure how good a model is, against the exact posterior where there is one."""
+    from aline.app.scores import measure, score_lines
+    from aline.app.subject import open_subject
+
+    subject = open_subject(model, task)
+    result = measure(subject, episodes, seed)
+    if output is not None:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    show(result, score_lines(result), as_json)
+    if output is not None and not as_json:
+        say(f"\nWritten to {output}")
+
+
+def _split(names: str | None) -> list[str] | None:
+    return None if names is None else [name.strip() for name in names.split(",") if name.strip()]
+
+
+def _after_demo(subject: Subject, done: Demo) -> dict[str, str]:
+    """What to try next, and why."""
+    words, shown = subject.words, set(done.shown)
+    other = next(
+        (t for t, _ in done.spec.targets if set(t) != shown and t[0] != "predictions"), None
+    )
+    seed = f" --seed {done.seed}" if done.seed else ""
+    again = (
+        {f"demo {words} --target {','.join(other)}{seed}": "the same truth, another question"}
+        if other
+        else {f"demo {words} --seed {done.seed + 1}": "another truth"}
+    )
+    example = Path("examples/decay.py")
+    third = (
+        {f"train {example}:task --budget 5min": "an experiment of your own"}
+        if example.is_file()
+        else {"tasks": "what else there is"}
+    )
+    return {
+        **again,
+        f"evaluate {words} --episodes 100": "how close to the exact posterior",
+        **third,
+    }
+
+
+def _after_training(folder: Path, task: str) -> dict[str, str]:
+    own = f" --task {task}" if ".py" in task else ""
+    return {
+        f"demo {folder}{own}": "watch it run an experiment",
+        f"evaluate {folder}{own}": "how good it is",
+    }

@@ -1,0 +1,198 @@
+"""A demonstration: an experiment whose participant is simulated, so that the truth is known."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from statistics import median
+from typing import Any
+
+import torch
+
+from aline.app.subject import Subject
+from aline.experiment import Experiment
+from aline.spaces import Parameters
+from aline.tasks import PREDICTIONS, Spec, Task, World
+
+LEVEL = 0.95
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What is known after a trial; number 0 is before the first."""
+
+    number: int
+    design: Mapping[str, float]
+    outcome: float | None
+    mean: Mapping[str, float]
+    std: Mapping[str, float]
+    interval: Mapping[str, Interval]
+    seconds: float  # that ask, tell and posterior took, without the participant
+
+
+@dataclass(frozen=True)
+class Observer:
+    """The simulated participant: one world drawn from the prior."""
+
+    task: Task
+    world: World  # a batch of one
+    generator: torch.Generator
+
+    @classmethod
+    def drawn(cls, task: Task, seed: int) -> Observer:
+        """The observer of a seed."""
+        # Not the experiment's own stream: what it asks must not depend on who will answer.
+        generator = torch.Generator().manual_seed(seed + 2**32)
+        return cls(task, task.draw(1, generator), generator)
+
+    def answer(self, design: Mapping[str, float]) -> float:
+        """One measurement in the user's units."""
+        spec = self.task.spec
+        outcome = self.world.answer(spec.design.read(design)[None], self.generator)
+        return float(spec.outcome.to_user(outcome))
+
+    @property
+    def truth(self) -> dict[str, float]:
+        """The hidden parameters, in the user's units."""
+        labels = self.task.spec.parameters.to_labels(self.world.theta[0])
+        return {name: float(value) for name, value in labels.items()}
+
+
+@dataclass(frozen=True)
+class PriorBelief:
+    """A parameter before any data: its standard deviation and central 95 % interval."""
+
+    std: float
+    interval: Interval
+
+
+@dataclass(frozen=True)
+class Demo:
+    """A finished demonstration."""
+
+    subject: Subject
+    experiment: Experiment
+    observer: Observer
+    target: tuple[str, ...]
+    steps: tuple[Step, ...]
+    seed: int
+
+    @property
+    def spec(self) -> Spec:
+        """The task as the model knows it."""
+        return self.subject.model.spec
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The parameters aimed at, or all where the aim is a prediction."""
+        return targeted(self.spec, self.target)
+
+    @cached_property
+    def prior(self) -> dict[str, PriorBelief]:
+        """Every parameter before any data."""
+        return prior_beliefs(self.spec.parameters)
+
+    @cached_property
+    def truth(self) -> dict[str, float]:
+        """The hidden parameters, in the user's units."""
+        return self.observer.truth
+
+    @property
+    def last(self) -> Step:
+        """What is known at the end."""
+        return self.steps[-1]
+
+    @property
+    def seconds_per_trial(self) -> float:
+        """The median time to choose a design and update the posterior."""
+        return median(step.seconds for step in self.steps[1:])
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data: every trial, and the end against the truth."""
+        return {
+            "task": self.spec.name,
+            "target": list(self.target),
+            "seed": self.seed,
+            "trials": [asdict(step) for step in self.steps[1:]],
+            "truth": self.truth,
+            "prior": {name: asdict(belief) for name, belief in self.prior.items()},
+            "inside": {name: self.holds_truth(name) for name in self.truth},
+        }
+
+    def holds_truth(self, name: str) -> bool:
+        """Whether the final interval of a parameter contains the true value."""
+        low, high = self.last.interval[name]
+        return low <= self.truth[name] <= high
+
+
+def targeted(spec: Spec, target: Sequence[str]) -> tuple[str, ...]:
+    """The labels of the parameters that a target names; all of them if it names none."""
+    chosen: list[str] = []
+    for name in target:
+        size = spec.parameters.priors[name].size if name in spec.parameters.priors else 0
+        chosen += [f"{name}_{i + 1}" for i in range(size)] if size else [name]
+    labels = spec.parameters.labels
+    return tuple(label for label in labels if label in chosen) or labels
+
+
+def prior_beliefs(parameters: Parameters) -> dict[str, PriorBelief]:
+    """Standard deviation and 95 % interval of every parameter under the prior."""
+    draws = parameters.to_labels(parameters.sample(40_000, torch.Generator().manual_seed(0)))
+    tails = torch.tensor([(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    beliefs = {}
+    for name, values in draws.items():
+        low, high = values.quantile(tails).tolist()
+        beliefs[name] = PriorBelief(float(values.std()), (low, high))
+    return beliefs
+
+
+def run_demo(
+    subject: Subject,
+    *,
+    target: Sequence[str] | None = None,
+    trials: int | None = None,
+    seed: int = 0,
+    on_step: Callable[[Step], None] = lambda step: None,
+) -> Demo:
+    """Run an experiment on a simulated participant, reporting every step as it happens."""
+    spec = subject.model.spec
+    aims = default_target(spec) if target is None else tuple(target)
+    experiment = Experiment(
+        subject.model, target=list(aims), horizon=trials or spec.horizon, seed=seed
+    )
+    observer = Observer.drawn(subject.task, seed)
+    steps = [_look(experiment, 0, {}, None, time.perf_counter())]
+    on_step(steps[0])
+    while not experiment.finished:
+        started = time.perf_counter()
+        trial = experiment.ask()
+        chosen = time.perf_counter()
+        outcome = observer.answer(trial.design)
+        waited = time.perf_counter() - chosen
+        experiment.tell(trial, outcome)
+        steps.append(_look(experiment, len(steps), trial.design, outcome, started + waited))
+        on_step(steps[-1])
+    return Demo(subject, experiment, observer, aims, tuple(steps), seed)
+
+
+def default_target(spec: Spec) -> tuple[str, ...]:
+    """The first target the task was trained for."""
+    names = spec.targets[0][0]
+    return names or (PREDICTIONS,)
+
+
+def _look(
+    experiment: Experiment,
+    number: int,
+    design: Mapping[str, float],
+    outcome: float | None,
+    started: float,
+) -> Step:
+    posterior = experiment.posterior()
+    mean, std = dict(posterior.mean), dict(posterior.std)
+    seconds = time.perf_counter() - started
+    interval = {name: posterior.interval(name, LEVEL) for name in mean}
+    return Step(number, dict(design), outcome, mean, std, interval, seconds)

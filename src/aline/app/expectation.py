@@ -1,0 +1,79 @@
+"""The outcome to expect at each design, for tasks with one design axis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from aline.app.demo import LEVEL, Demo
+from aline.spaces import Binary
+from aline.tasks import Task
+
+Array = NDArray[np.float64]
+POINTS, DRAWS = 161, 400
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """Along one design axis: what the model expects, how sure it is, and what is true."""
+
+    x: Array
+    mean: Array
+    truth: Array
+    band: tuple[Array, Array] | None
+    is_of_curves: bool  # else the band is of outcomes, their noise included
+
+
+def expectation_of(demo: Demo) -> Expectation:
+    """The expected outcome over the demo's only design axis, after its last trial."""
+    space = demo.spec.design
+    (name,) = space.names
+    if space.points is None:
+        x = torch.linspace(float(space.low), float(space.high), POINTS)
+    else:
+        x = torch.tensor(sorted(set(space.points[:, 0].tolist())))
+    predictive = demo.experiment.predict({name: x.tolist()})
+    mean = _array(predictive.mean)
+    truth = _array(_expected(demo.subject.task, demo.observer.world.theta, x))
+    band, is_of_curves = None, _has_response_function(demo.subject.task)
+    if is_of_curves:
+        band = _band_of_curves(demo, x)
+    elif not isinstance(demo.spec.outcome, Binary):  # a yes/no has no interval worth drawing
+        low, high = predictive.interval(LEVEL)
+        band = _array(low), _array(high)
+    return Expectation(_array(x), mean, truth, band, is_of_curves)
+
+
+def _has_response_function(task: Task) -> bool:
+    return isinstance(task.spec.outcome, Binary) and task.log_likelihood is not None
+
+
+def _band_of_curves(demo: Demo, x: Tensor) -> tuple[Array, Array]:
+    """Where 95 % of the curves drawn from the posterior run."""
+    generator = torch.Generator().manual_seed(demo.seed)
+    draws = demo.experiment.posterior().sample((DRAWS,), generator=generator)
+    theta = demo.spec.parameters.to_network(draws)
+    curves = _expected(demo.subject.task, theta, x)
+    tails = torch.tensor([(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    low, high = curves.quantile(tails, 0)
+    return _array(low), _array(high)
+
+
+def _expected(task: Task, theta: Tensor, x: Tensor) -> Tensor:
+    """The mean outcome [batch, point] at designs x [point], for theta [batch, parameter]."""
+    named = task.spec.parameters.to_user(theta[:, None, :])
+    (name,) = task.spec.design.names
+    design = {name: x.expand(len(theta), -1)}
+    if task.log_likelihood is not None and isinstance(task.spec.outcome, Binary):
+        return task.log_likelihood(named, design, torch.ones_like(design[name])).exp()
+    generator = torch.Generator().manual_seed(0)
+    repeats = [task.simulate(named, design, generator).float() for _ in range(DRAWS)]
+    return torch.stack(repeats).mean(0)
+
+
+def _array(values: object) -> Array:
+    return np.asarray(values, dtype=np.float64).reshape(-1)

@@ -1,0 +1,95 @@
+"""The figures of a demonstration: one kind a file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from matplotlib.figure import Figure
+
+from aline.app.demo import Demo
+from aline.app.plots.curve import plot_curve
+from aline.app.plots.designs import companions, plot_designs
+from aline.app.plots.marginals import plot_marginals
+from aline.app.plots.plane import plot_plane, sources
+from aline.app.plots.widths import plot_widths
+from aline.spaces import Binary
+
+__all__ = ["Plate", "plates"]
+
+
+@dataclass(frozen=True)
+class Plate:
+    """A figure with the words around it."""
+
+    name: str
+    title: str
+    caption: str
+    figure: Figure
+    is_wide: bool
+
+
+def plates(demo: Demo) -> list[Plate]:
+    """The figures that suit a task: its outcome over the design first, where that can be drawn."""
+    first = {1: _curve, 2: _plane}.get(len(demo.spec.design))
+    found = [] if first is None else [first(demo)]
+    if len(demo.spec.parameters):
+        found.append(_marginals(demo))
+    found.append(_designs(demo))
+    if len(demo.spec.parameters):
+        found.append(_widths(demo))
+    return found
+
+
+def _curve(demo: Demo) -> Plate:
+    is_yes_no = isinstance(demo.spec.outcome, Binary)
+    title = "Psychometric curve" if demo.spec.name == "psychometric" else "Expected outcome"
+    band = (
+        "95 % of the curves that the posterior still allows"
+        if is_yes_no
+        else "where 95 % of the outcomes are expected"
+    )
+    data = "a circle is a response (yes above, no below)" if is_yes_no else "a dot is a measurement"
+    caption = (
+        f"The line is what the model expects after the last trial, the band {band}; {data}. "
+        "The dashed line is the truth, which the model never saw."
+    )
+    return Plate("curve", title, caption, plot_curve(demo), True)
+
+
+def _plane(demo: Demo) -> Plate:
+    if sources(demo):
+        caption = (
+            "The shading is the joint log posterior of the position at the end, stronger where "
+            "it is more likely; dots are measurements in the order of the thin line, the cross is "
+            "the true position, which the model never saw."
+        )
+    else:
+        caption = "Dots are measurements, in the order of the thin line."
+    return Plate("plane", "Where it measured", caption, plot_plane(demo), True)
+
+
+def _marginals(demo: Demo) -> Plate:
+    caption = (
+        "What was known before the first trial (grey area) and after the last (line). "
+        "The experiment aimed at the parameters in blue; what it learned about the others in "
+        "passing is grey."
+    )
+    return Plate("marginals", "What was learned", caption, plot_marginals(demo), True)
+
+
+def _designs(demo: Demo) -> Plate:
+    title = "Stimulus by trial" if demo.spec.name == "psychometric" else "Design by trial"
+    outcome = (
+        "Filled circles were answered yes, open ones no."
+        if isinstance(demo.spec.outcome, Binary)
+        else "The colour is the outcome."
+    )
+    beliefs = {label for axis in demo.spec.design.names for label in companions(demo, axis)}
+    belief = "The band is what was known at the time on the same scale. " if beliefs else ""
+    caption = f"Each point is what the model chose to measure next. {outcome} {belief}".strip()
+    return Plate("designs", title, caption, plot_designs(demo), False)
+
+
+def _widths(demo: Demo) -> Plate:
+    caption = "How much of the prior's uncertainty is left after each trial."
+    return Plate("widths", "Posterior width by trial", caption, plot_widths(demo), False)

@@ -1,0 +1,120 @@
+"""Each design by trial with its outcome, beside what was then known on the same scale."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from aline.app.demo import Demo
+from aline.app.plots.canvas import (
+    HALF,
+    NO,
+    PAPER,
+    POSTERIOR,
+    SHADES,
+    TRUTH,
+    YES,
+    draw_responses,
+    figure,
+    legend_above,
+    ruled,
+    styled,
+)
+from aline.spaces import Binary
+
+# A design axis that is measured on a parameter's own scale.
+_SAME_SCALE = {("psychometric", "stimulus"): ("threshold",)}
+
+
+def companions(demo: Demo, axis: str) -> tuple[str, ...]:
+    """Parameters that live on a design axis: the threshold of a stimulus, a source's coordinate."""
+    named = tuple(label for label in demo.spec.parameters.labels if label.endswith(f"_{axis}"))
+    return _SAME_SCALE.get((demo.spec.name, axis), named)
+
+
+def height(demo: Demo) -> float:
+    """Inches, of this figure and of the one that stands beside it."""
+    return 3.3 if len(demo.spec.design) == 1 else 0.9 + 1.5 * len(demo.spec.design)
+
+
+def plot_designs(demo: Demo) -> Figure:
+    """A panel a design axis."""
+    names = demo.spec.design.names
+    with styled():
+        drawn = figure(HALF, height(demo))
+        panels = list(drawn.subplots(len(names), 1, sharex=True, squeeze=False)[:, 0])
+        for axes, name in zip(panels, names, strict=True):
+            _draw_axis(axes, demo, name)
+        panels[-1].set_xlabel("trial")
+        legend_above(panels[0], 4)
+        if not isinstance(demo.spec.outcome, Binary):
+            _draw_outcome_bar(drawn, demo, panels)
+    return drawn
+
+
+def _draw_axis(axes: Axes, demo: Demo, axis: str) -> None:
+    ruled(axes)
+    for i, label in enumerate(companions(demo, axis)):
+        _draw_belief(axes, demo, label, is_first=i == 0)
+    _draw_trials(axes, demo, axis)
+    position = demo.spec.design.names.index(axis)
+    low, high = float(demo.spec.design.low[position]), float(demo.spec.design.high[position])
+    margin = 0.03 * (high - low)
+    axes.set_ylim(low - margin, high + margin)
+    axes.set_xlim(0, len(demo.steps))
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axes.set_ylabel(demo.spec.label(axis))
+
+
+def _draw_trials(axes: Axes, demo: Demo, axis: str) -> None:
+    trials = np.arange(1, len(demo.steps))
+    values = np.array([step.design[axis] for step in demo.steps[1:]])
+    outcomes = np.array([step.outcome for step in demo.steps[1:]], dtype=np.float64)
+    if isinstance(demo.spec.outcome, Binary):
+        for label, colour, kept in (("yes", YES, outcomes > 0.5), ("no", NO, outcomes <= 0.5)):
+            draw_responses(axes, trials[kept], values[kept], label, colour)
+        return
+    axes.scatter(
+        trials,
+        values,
+        s=24,
+        c=outcomes,
+        cmap=SHADES,
+        norm=_outcome_range(demo),
+        edgecolor=PAPER,
+        linewidth=0.6,
+        zorder=3,
+        clip_on=False,
+    )
+
+
+def _draw_belief(axes: Axes, demo: Demo, label: str, is_first: bool) -> None:
+    numbers = [step.number for step in demo.steps]
+    low, high = zip(*(step.interval[label] for step in demo.steps), strict=True)
+    name = label.rsplit("_", 1)[0]  # "source" for source_x: one legend serves all axes
+    axes.fill_between(
+        numbers,
+        low,
+        high,
+        color=POSTERIOR,
+        alpha=0.16,
+        linewidth=0,
+        label=f"{name}, 95 %" if is_first else None,
+    )
+    axes.axhline(demo.truth[label], **TRUTH, label="truth" if is_first else None)
+
+
+def _outcome_range(demo: Demo) -> Normalize:
+    outcomes = [step.outcome for step in demo.steps[1:] if step.outcome is not None]
+    return Normalize(min(outcomes), max(outcomes))
+
+
+def _draw_outcome_bar(drawn: Figure, demo: Demo, panels: list[Axes]) -> None:
+    shades = ScalarMappable(_outcome_range(demo), SHADES)
+    bar = drawn.colorbar(shades, ax=panels, pad=0.02, aspect=30)
+    bar.outline.set_visible(False)
+    bar.set_label(demo.spec.label("outcome"))

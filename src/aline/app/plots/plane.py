@@ -1,0 +1,117 @@
+"""Designs in the plane, over the joint log posterior of whatever lies in it."""
+
+from __future__ import annotations
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from aline.app.demo import Demo, Interval
+from aline.app.expectation import Array
+from aline.app.plots.canvas import DATA, INK, MUTED, PAPER, POSTERIOR, WIDE, figure, styled
+from aline.app.plots.designs import companions
+
+Pair = tuple[str, str]
+# Nats below the peak, and how dark each step is drawn.
+_LEVELS = (-12.0, -8.0, -5.0, -3.0, -1.5, -0.5, 0.1)
+_SHADES = [(POSTERIOR, alpha) for alpha in (0.06, 0.12, 0.20, 0.32, 0.48, 0.66)]
+
+
+def sources(demo: Demo) -> list[Pair]:
+    """Pairs of parameters that are points in the plane of a two-dimensional design."""
+    if len(demo.spec.design) != 2:
+        return []
+    first, second = (companions(demo, axis) for axis in demo.spec.design.names)
+    return list(zip(first, second, strict=True)) if len(first) == len(second) else []
+
+
+def plot_plane(demo: Demo) -> Figure:
+    """Where was measured: in the whole plane, and close up where there is something to find."""
+    low, high = demo.spec.design.low.tolist(), demo.spec.design.high.tolist()
+    pairs = sources(demo)
+    with styled():
+        drawn = figure(WIDE, 4.4)
+        whole, close = drawn.subplots(1, 2)
+        _draw_plane(whole, demo, (low[0], high[0]), (low[1], high[1]))
+        whole.set_title("everywhere", color=MUTED, fontsize=8.5)
+        window = _close_up(demo, pairs) if pairs else None
+        close.set_visible(window is not None)
+        if window is not None:
+            _draw_plane(close, demo, *window)
+            close.set_title("close up", color=MUTED, fontsize=8.5)
+        handles, names = whole.get_legend_handles_labels()
+        drawn.legend(handles, names, loc="outside upper left", ncols=4, columnspacing=1.4)
+    return drawn
+
+
+def _draw_plane(axes: Axes, demo: Demo, x: Interval, y: Interval) -> None:
+    pairs = sources(demo)
+    for pair in pairs:
+        _draw_joint(axes, demo, pair, x, y)
+    _draw_designs(axes, demo)
+    for i, (first, second) in enumerate(pairs):
+        axes.scatter(
+            demo.truth[first],
+            demo.truth[second],
+            s=80,
+            marker="x",
+            color=INK,
+            linewidth=1.8,
+            zorder=4,
+            label="truth" if i == 0 else None,
+        )
+    axes.set_xlim(x)
+    axes.set_ylim(y)
+    across, up = demo.spec.design.names
+    axes.set_xlabel(demo.spec.label(across))
+    axes.set_ylabel(demo.spec.label(up))
+
+
+def _draw_designs(axes: Axes, demo: Demo) -> None:
+    """The measurements, joined in the order they were made."""
+    across, up = demo.spec.design.names
+    x = [step.design[across] for step in demo.steps[1:]]
+    y = [step.design[up] for step in demo.steps[1:]]
+    axes.plot(x, y, color=DATA, linewidth=0.6, alpha=0.35)
+    axes.scatter(x, y, s=26, color=DATA, edgecolor=PAPER, linewidth=0.5, zorder=3, label="measured")
+    axes.scatter(
+        x[0], y[0], s=70, facecolor="none", edgecolor=DATA, linewidth=1.2, label="measured first"
+    )
+
+
+def _draw_joint(axes: Axes, demo: Demo, pair: Pair, x: Interval, y: Interval) -> None:
+    """Shades of the log posterior of one point, as nats below its peak."""
+    posterior = demo.experiment.posterior()
+    across, up = _fine(demo, pair[0], x), _fine(demo, pair[1], y)
+    columns = np.asarray(posterior.pdf(pair[0], across), dtype=np.float64)
+    rows = np.asarray(posterior.pdf(pair[1], up), dtype=np.float64)
+    joint = np.log(np.maximum(rows[:, None] * columns[None, :], 1e-30))
+    axes.contourf(across, up, joint - joint.max(), levels=_LEVELS, colors=_SHADES)
+
+
+def _fine(demo: Demo, name: str, span: Interval) -> Array:
+    """A grid of a span, denser where the posterior is and short of the span's very ends."""
+    low, high = span
+    inset = 1e-4 * (high - low)
+    a, b = demo.last.interval[name]
+    grid = np.union1d(
+        np.linspace(low + inset, high - inset, 90), np.linspace(2 * a - b, 2 * b - a, 90)
+    )
+    return grid[(grid >= low + inset) & (grid <= high - inset)]
+
+
+def _close_up(demo: Demo, pairs: list[Pair]) -> tuple[Interval, Interval] | None:
+    """A window around the final intervals and the truth; None where it would be half the plane."""
+    ends = []
+    for names in zip(*pairs, strict=True):
+        values = [v for name in names for v in (*demo.last.interval[name], demo.truth[name])]
+        ends.append((min(values), max(values)))
+    half = 0.75 * max(b - a for a, b in ends)
+    low, high = demo.spec.design.low.tolist(), demo.spec.design.high.tolist()
+    if 2 * half > 0.5 * min(b - a for a, b in zip(low, high, strict=True)):
+        return None
+    x, y = (
+        (max(low[i], (a + b) / 2 - half), min(high[i], (a + b) / 2 + half))
+        for i, (a, b) in enumerate(ends)
+    )
+    return x, y

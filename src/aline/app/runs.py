@@ -1,0 +1,49 @@
+"""The folder of a training: what may be written there, and what ends up in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from aline.app.tables import duration
+from aline.errors import StateError
+from aline.model import Model
+from aline.tasks import Task
+from aline.training import train
+
+_WRITTEN = ("weights.safetensors", "card.json", "checkpoint.safetensors", "metrics.jsonl")
+
+
+def prepare(folder: Path, *, resume: bool, overwrite: bool) -> None:
+    """Check that a run may be written to a folder; an earlier one is never lost unasked."""
+    present = [folder / name for name in _WRITTEN if (folder / name).exists()]
+    if present and not (resume or overwrite):
+        raise StateError(
+            f"{folder} holds an earlier run: add --resume to continue it, --overwrite to replace "
+            "it, or --out for another folder"
+        )
+    if overwrite and not resume:
+        for path in present:
+            path.unlink()
+
+
+def train_into(folder: Path, task: Task, command: str, **options: Any) -> Model:
+    """Train, and leave the model in the folder with the command in its card."""
+    model = train(task, out=folder, **options)
+    model = replace(model, training={**model.training, "command": command})
+    model.save(folder)
+    return model
+
+
+def measured(folder: Path, model: Model) -> Iterator[str]:
+    """What a training measured, as lines to read."""
+    training = model.training
+    yield f"{duration(training['seconds'])}, {training['episodes']:,} simulated experiments"
+    path = folder / "metrics.jsonl"
+    if path.is_file():
+        last = json.loads(path.read_text().splitlines()[-1])
+        yield f"J {last['J']:.2f} nats gained over the prior at the end of an experiment"
+        yield f"loss {last['loss']:.3f}, {last['episodes_per_second']:.0f} experiments a second"

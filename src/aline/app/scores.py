@@ -1,0 +1,98 @@
+"""How good a model is: an evaluation's result as tables to read."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from aline.app.subject import Subject
+from aline.app.tables import aligned
+from aline.evaluation import evaluate
+
+Row = dict[str, Any]
+
+# A kind of metric: its heading, and how many decimals show its values.
+_KINDS = {
+    "gap": ("gap to the exact posterior, nats: the mean of log p_exact − log q of the truth", 3),
+    "coverage": ("coverage of the 90 % interval: how often it holds the truth", 2),
+    "rmse": ("RMSE of the posterior mean over the targets", 3),
+    "j": ("J, nats gained about the targets", 2),
+}
+
+
+def measure(subject: Subject, episodes: int, seed: int) -> dict[str, Any]:
+    """Evaluate, with a progress bar where someone is looking."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not sys.stderr.isatty()) as bar:
+        work = bar.add_task(f"evaluating {subject.name}", total=None)
+        return evaluate(
+            subject.model,
+            subject.task,
+            episodes,
+            seed,
+            lambda done, total: bar.update(work, completed=done, total=total),
+        )
+
+
+def score_lines(result: dict[str, Any]) -> list[str]:
+    """A table a target: a line a metric and parameter, a column a number of trials."""
+    rows: list[Row] = result["rows"]
+    lines: list[str] = []
+    for target in dict.fromkeys(row["target"] for row in rows):
+        mine = [row for row in rows if row["target"] == target]
+        count = max(row["n"] for row in mine)
+        lines.append(f"Aimed at {target.replace(',', ', ')}: {count} simulated experiments")
+        lines += [*_table(mine), ""]
+    return [*lines, *_largest_gap(rows), *result.get("notes", [])]
+
+
+def _table(rows: list[Row]) -> list[str]:
+    """Headings between aligned lines: they may be longer than the columns."""
+    steps = sorted({row["step"] for row in rows})
+    cells: list[list[str]] = []
+    headings: dict[int, str] = {}
+    for kind, (heading, digits) in _KINDS.items():
+        names = [name for name in _metrics(rows) if name.partition(":")[0] == kind]
+        if names:
+            headings[len(cells)] = heading
+        cells += [_line(rows, name, steps, digits) for name in names]
+    table = aligned(["trials", *(str(step) for step in steps), ""], cells)
+    lines = table[:2]
+    for i, line in enumerate(table[2:]):
+        lines += [headings[i]] if i in headings else []
+        lines.append(line)
+    return lines
+
+
+def _metrics(rows: Iterable[Row]) -> list[str]:
+    return list(dict.fromkeys(row["metric"] for row in rows))
+
+
+def _line(rows: list[Row], metric: str, steps: list[int], digits: int) -> list[str]:
+    found = {row["step"]: row for row in rows if row["metric"] == metric}
+    values = [_value(found[step], digits) if step in found else "" for step in steps]
+    published = [row["published"] for row in found.values() if row["published"] is not None]
+    paper = f"paper {published[-1]:g}" if published else ""
+    name = metric.partition(":")[2] or {"rmse": "RMSE", "j": "J"}.get(metric, metric)
+    return [f"  {name}", *values, paper]
+
+
+def _value(row: Row, digits: int) -> str:
+    """A value with the half width of its interval, unless it is exact."""
+    text = f"{row['value']:.{digits}f}"
+    return f"{text}±{row['ci95']:.{digits}f}" if row["n"] else text
+
+
+def _largest_gap(rows: list[Row]) -> Iterator[str]:
+    gaps = [row for row in rows if row["metric"].startswith("gap:")]
+    if gaps:
+        worst = max(gaps, key=lambda row: row["value"])
+        name = worst["metric"].partition(":")[2]
+        yield (
+            f"The largest gap is {_value(worst, 3)} nats, of {name} after {worst['step']} trials "
+            f"aimed at {worst['target'].replace(',', ', ')}."
+        )

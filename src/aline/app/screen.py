@@ -1,0 +1,184 @@
+"""A demonstration in the terminal: a line a trial, and a summary against the truth."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from aline.app.demo import Demo, PriorBelief, Step, default_target, prior_beliefs, targeted
+from aline.app.tables import aligned, number, outcome_text
+from aline.app.words import result, scene, title
+from aline.spaces import Binary
+from aline.tasks import Spec
+
+GAP = "  "
+SHORTEST_BAR, LONGEST_BAR = 9, 25
+
+
+@dataclass(frozen=True)
+class Column:
+    """A heading and how wide the cells under it are."""
+
+    title: str
+    width: int
+
+    def cell(self, text: str) -> str:
+        """Flush right."""
+        return text.rjust(self.width)
+
+
+class TrialTable:
+    """The lines of a demo, for a terminal of `width` columns.
+
+    Parameters that do not fit are left out; room to spare becomes a bar that shows the interval
+    within the prior's.
+    """
+
+    def __init__(self, spec: Spec, target: Sequence[str], width: int):
+        self.spec = spec
+        self.prior = prior_beliefs(spec.parameters)
+        self.columns = [Column("trial", 5)]
+        for name, low, high in zip(
+            spec.design.names, spec.design.low.tolist(), spec.design.high.tolist(), strict=True
+        ):
+            longest = max(len(number(edge, high - low)) for edge in (low, high))
+            self.columns.append(Column(name, max(len(name), longest)))
+        answer = Column("response", 8) if isinstance(spec.outcome, Binary) else Column("outcome", 7)
+        self.columns.append(answer)
+        self.names, self.bar = self._fit(targeted(spec, target), width)
+
+    def _fit(self, names: Sequence[str], width: int) -> tuple[list[str], int]:
+        """The parameters there is room for, and how wide their bars may be."""
+        left = width - sum(column.width + len(GAP) for column in self.columns)
+        kept: list[str] = []
+        for name in names:
+            need = self._belief_width(name) + len(GAP)
+            if kept and need > left:
+                break
+            kept.append(name)
+            left -= need
+        bar = min(LONGEST_BAR, left // max(1, len(kept)) - 1)
+        return kept, bar if bar >= SHORTEST_BAR else 0
+
+    def _number_width(self, name: str) -> int:
+        low, high = self.prior[name].interval
+        return max(len(number(edge, high - low)) for edge in (low, high))
+
+    def _belief_width(self, name: str) -> int:
+        """Of "mean [low, high]"."""
+        return max(3 * self._number_width(name) + 5, len(name))
+
+    def header(self) -> list[str]:
+        """Names of the columns, and what the numbers under a parameter are."""
+        cells = [column.cell(column.title) for column in self.columns]
+        names = [*cells, *(name.ljust(self._group_width(name)) for name in self.names)]
+        blank = [" " * column.width for column in self.columns]
+        what = [self._explain(name) for name in self.names]
+        return [GAP.join(names).rstrip(), GAP.join([*blank, *what]).rstrip()]
+
+    def _group_width(self, name: str) -> int:
+        return self._belief_width(name) + (self.bar + 1 if self.bar else 0)
+
+    def _explain(self, name: str) -> str:
+        mean = "mean".rjust(self._number_width(name))
+        return f"{mean} 95 % interval".ljust(self._group_width(name))
+
+    def line(self, step: Step) -> str:
+        """One trial."""
+        axes = zip(
+            self.spec.design.names,
+            self.spec.design.low.tolist(),
+            self.spec.design.high.tolist(),
+            strict=True,
+        )
+        if step.outcome is None:
+            values = ["start", *("" for _ in self.columns[1:])]
+        else:
+            designs = [number(step.design[name], high - low) for name, low, high in axes]
+            values = [str(step.number), *designs, outcome_text(self.spec.outcome, step.outcome)]
+        cells = [column.cell(v) for column, v in zip(self.columns, values, strict=True)]
+        return GAP.join([*cells, *(self._belief(step, name) for name in self.names)]).rstrip()
+
+    def _belief(self, step: Step, name: str) -> str:
+        prior = self.prior[name]
+        span, width = prior.interval[1] - prior.interval[0], self._number_width(name)
+        low, high = (number(edge, span).rjust(width) for edge in step.interval[name])
+        text = f"{number(step.mean[name], span).rjust(width)} [{low}, {high}]"
+        text = text.ljust(self._belief_width(name))
+        return f"{text} {interval_bar(step, name, prior, self.bar)}" if self.bar else text
+
+
+class DemoScreen:
+    """Shows a demo as it happens."""
+
+    def __init__(
+        self, spec: Spec, target: Sequence[str] | None, say: Callable[..., None], width: int
+    ):
+        self.spec, self.say, self.width = spec, say, width
+        self.table = TrialTable(spec, target or default_target(spec), width)
+
+    def show(self, step: Step) -> None:
+        """One trial; before the first, what is about to happen."""
+        if step.number == 0:
+            self._open()
+        self.say(self.table.line(step), dim=step.outcome is None)
+
+    def _open(self) -> None:
+        self.say(title(self.spec), bold=True)
+        self.say(textwrap.fill(scene(self.spec), self.width))
+        self.say()
+        for line in self.table.header():
+            self.say(line, bold=True)
+
+    def close(self, demo: Demo) -> None:
+        """The result against the truth."""
+        milliseconds = 1000 * demo.seconds_per_trial
+        self.say("\nAgainst the truth (→ was aimed at)", bold=True)
+        for line in summary(demo):
+            self.say(line)
+        self.say()
+        self.say(textwrap.fill(result(demo), self.width))
+        self.say(
+            f"Choosing a design and updating the posterior took {milliseconds:.1f} ms a trial."
+        )
+
+
+def interval_bar(step: Step, name: str, prior: PriorBelief, width: int) -> str:
+    """The interval and the mean as marks on a line that spans the prior's interval."""
+    low, high = prior.interval
+
+    def place(value: float) -> int:
+        return round(min(1.0, max(0.0, (value - low) / (high - low))) * (width - 1))
+
+    marks = ["·"] * width
+    first, last = (place(edge) for edge in step.interval[name])
+    marks[first : last + 1] = "━" * (last + 1 - first)
+    marks[place(step.mean[name])] = "●"
+    return "".join(marks)
+
+
+def summary(demo: Demo) -> list[str]:
+    """Every parameter at the end, against the truth."""
+    header = ["", "truth", "mean", "95 % interval", "prior sd", "posterior sd", "truth is"]
+    rows = []
+    for name in (*demo.shown, *(n for n in demo.spec.parameters.labels if n not in demo.shown)):
+        prior, step = demo.prior[name], demo.last
+        span = prior.interval[1] - prior.interval[0]
+        low, high = (number(edge, span) for edge in step.interval[name])
+        numbers = [demo.truth[name], step.mean[name], prior.std, step.std[name]]
+        truth, mean, before, after = (number(value, span) for value in numbers)
+        verdict = "inside" if demo.holds_truth(name) else "outside"
+        mark = "→ " if name in demo.shown else "  "
+        rows.append(
+            [
+                f"{mark}{demo.spec.label(name)}",
+                truth,
+                mean,
+                f"[{low}, {high}]",
+                before,
+                after,
+                verdict,
+            ]
+        )
+    return aligned(header, rows)

@@ -1,0 +1,54 @@
+"""Numbers and columns as text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from aline.spaces import Binary, Outcome
+
+
+def decimals(span: float) -> int:
+    """How many decimals show a thousandth or so of a span."""
+    if not (math.isfinite(span) and span > 0):
+        return 3
+    return max(0, 2 - math.floor(math.log10(0.99 * span)))
+
+
+def number(value: float, span: float) -> str:
+    """A value as text, as precise as its span asks for."""
+    text = f"{value:.{decimals(span)}f}"
+    return text.lstrip("-") if float(text) == 0 else text
+
+
+def short(value: float) -> str:
+    """A value in four digits or fewer."""
+    return f"{value:.4g}"
+
+
+def outcome_text(outcome: Outcome, value: float) -> str:
+    """An outcome in words: yes or no, or a number."""
+    if isinstance(outcome, Binary):
+        return "yes" if value > 0.5 else "no"
+    return number(value, 4 * (outcome.scale or 1.0))
+
+
+def duration(seconds: float) -> str:
+    """A time as people say it."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
+    """Lines with the first `left` columns flush left and the others flush right."""
+    columns = list(zip(header, *rows, strict=True))
+    widths = [max(len(cell) for cell in column) for column in columns]
+    lines = []
+    for row in (header, ["─" * width for width in widths], *rows):
+        cells = [
+            cell.ljust(width) if i < left else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return lines

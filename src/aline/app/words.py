@@ -1,0 +1,73 @@
+"""What a demonstration says, in sentences."""
+
+from __future__ import annotations
+
+from aline.app.demo import Demo
+from aline.app.tables import number
+from aline.spaces import Binary
+from aline.tasks import Spec
+
+_SCENES = {
+    "psychometric": (
+        "An observer looks at stimuli of different strength and says yes or no. How likely a yes "
+        "is depends on four hidden numbers: the threshold, the slope, the guess rate and the "
+        "lapse rate."
+    ),
+    "location": (
+        "Something in a field emits a signal that is weaker the farther away it is measured, and "
+        "every reading is noisy. Its position is hidden."
+    ),
+}
+
+_NOUNS = {"psychometric": "observer"}
+
+
+def scene(spec: Spec) -> str:
+    """What is hidden and what can be done about it, in plain words."""
+    names = ", ".join(spec.parameters.labels) or "no parameters"
+    answer = "a yes or a no" if isinstance(spec.outcome, Binary) else "a number"
+    designs = " and ".join(spec.design.names)
+    general = f"Hidden: {names}. Every trial sets {designs} and gets {answer} back."
+    return _SCENES.get(spec.name, general)
+
+
+def heading(demo: Demo) -> str:
+    """The result in one line."""
+    return f"{len(demo.steps) - 1} trials to learn {_listed(demo.target)}"
+
+
+def explanation(demo: Demo) -> list[str]:
+    """What happened, for someone who never heard of adaptive experiments."""
+    method = (
+        "Before each trial a small neural network looked at all answers so far and picked the "
+        f"measurement that should teach it most about {_listed(demo.target)}; after each answer "
+        f"it updated its belief at once. {_played_by(demo.spec)} simulated, so the truth is known "
+        "and can be compared."
+    )
+    return [scene(demo.spec), method, result(demo)]
+
+
+def result(demo: Demo) -> str:
+    """How far the first parameter aimed at was narrowed, and how many intervals hold the truth."""
+    name = demo.shown[0]
+    low, high = demo.prior[name].interval
+    a, b = demo.last.interval[name]
+    held = sum(demo.holds_truth(label) for label in demo.shown)
+    return (
+        f"The 95 % interval of {name} went from {number(high - low, high - low)} wide to "
+        f"{number(b - a, high - low)}; {held} of the {len(demo.shown)} intervals aimed at "
+        "hold the truth."
+    )
+
+
+def title(spec: Spec) -> str:
+    """What a demo is about to do."""
+    return f"{spec.name}: an adaptive experiment on a simulated {_NOUNS.get(spec.name, 'world')}"
+
+
+def _played_by(spec: Spec) -> str:
+    return f"The {_NOUNS[spec.name]} was" if spec.name in _NOUNS else "The answers were"
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,0 +1,5 @@
+"""What it is compared with."""
+
+from aline.baselines.uncertainty import UncertaintyPolicy
+
+__all__ = ["UncertaintyPolicy"]

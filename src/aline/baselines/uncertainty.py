@@ -1,0 +1,53 @@
+"""Uncertainty sampling: measure where the network is least sure of the outcome."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from aline.episodes import Context, Goal, Offer, take
+from aline.model import Belief, Bernoulli, Network, View
+
+
+@dataclass(frozen=True)
+class UncertaintyPolicy:
+    """Chooses the candidate whose predicted outcome is the least certain, whatever the goal.
+
+    Without an offer it compares `candidates` uniform draws, or all points of a pool.
+    """
+
+    network: Network
+    candidates: int = 200
+
+    def begin(self, goal: Goal) -> View:
+        """Nothing measured yet."""
+        return self.network.read(Context.empty(len(goal.parameters), goal.points.shape[-1]))
+
+    def choose(self, state: View, offer: Offer | None, generator: torch.Generator) -> Tensor:
+        """The most uncertain design [batch, design]."""
+        if offer is None:
+            offer = self._anywhere(len(state.context.outcomes), generator)
+        score = uncertainty(state.predictive(offer.points[:, None]))[:, 0]
+        if offer.allowed is not None:
+            score = score.masked_fill(~offer.allowed, -torch.inf)
+        return take(offer.points, score.argmax(1))
+
+    def observe(self, state: View, design: Tensor, outcome: Tensor) -> View:
+        """Take in one more observation."""
+        return state.extend(design, outcome)
+
+    def _anywhere(self, batch: int, generator: torch.Generator) -> Offer:
+        space = self.network.spec.design
+        count = self.candidates if space.points is None else len(space.points)
+        return Offer(space.sample(batch, count, generator))
+
+
+def uncertainty(belief: Belief) -> Tensor:
+    """How unsure each prediction is: a yes/no's entropy, a real outcome's standard deviation."""
+    if isinstance(belief, Bernoulli):
+        yes, no = F.logsigmoid(belief.logit), F.logsigmoid(-belief.logit)
+        return -(yes.exp() * yes + no.exp() * no)
+    return belief.moments()[1]

@@ -1,0 +1,27 @@
+"""Is it right: exact posteriors, bounds, gaps and coverage."""
+
+from aline.evaluation.bounds import Bounds, episode_bounds, information_bounds
+from aline.evaluation.estimates import Estimate
+from aline.evaluation.exact import (
+    can_be_exact,
+    converged_nodes,
+    exact_grid_posterior,
+    exact_log_marginals,
+)
+from aline.evaluation.gap import coverage, evaluate
+from aline.evaluation.results import result, row
+
+__all__ = [
+    "Bounds",
+    "Estimate",
+    "can_be_exact",
+    "converged_nodes",
+    "coverage",
+    "episode_bounds",
+    "evaluate",
+    "exact_grid_posterior",
+    "exact_log_marginals",
+    "information_bounds",
+    "result",
+    "row",
+]

@@ -1,0 +1,36 @@
+"""Numbers with their uncertainty."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from torch import Tensor
+
+_Z95 = 1.959964
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A value with the half width of its 95 % confidence interval."""
+
+    value: float
+    ci95: float
+    n: int
+
+    def __str__(self) -> str:
+        return f"{self.value:.3g} ± {self.ci95:.2g}"
+
+
+def mean(values: Tensor) -> Estimate:
+    """The mean of independent values [n]."""
+    n = len(values)
+    spread = float(values.double().std()) if n > 1 else math.nan
+    return Estimate(float(values.double().mean()), _Z95 * spread / math.sqrt(n), n)
+
+
+def proportion(hits: Tensor) -> Estimate:
+    """The share of True among independent values [n], with Wilson's interval: sane near 0 and 1."""
+    n, share = len(hits), float(hits.double().mean())
+    z = _Z95**2 / n
+    return Estimate(share, _Z95 / (1 + z) * math.sqrt(share * (1 - share) / n + z / (4 * n)), n)

@@ -1,0 +1,180 @@
+"""Is the model right: its posterior against the exact one, what it learns, and its coverage."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from aline.evaluation.estimates import Estimate, mean, proportion
+from aline.evaluation.exact import (
+    MOST_PARAMETERS,
+    can_be_exact,
+    converged_nodes,
+    exact_log_marginals,
+)
+from aline.evaluation.results import Row, result, row
+from aline.evaluation.simulated import Simulated, posterior_means, simulate_experiments
+from aline.model import Mixture, Model
+from aline.spaces import Parameters
+from aline.tasks import PREDICTIONS, Spec, Task
+
+STEPS = (0, 5, 10, 20, 30)
+LEVEL = 0.9
+
+Progress = Callable[[int, int], None]
+"""Told how many of how many episodes are done."""
+
+
+def evaluate(
+    model: Model,
+    task: Task,
+    episodes: int = 500,
+    seed: int = 0,
+    progress: Progress | None = None,
+    *,
+    start: int = 0,
+    nodes: Sequence[int] | None = None,
+) -> dict[str, Any]:
+    """Measure a model on simulated experiments of its own policy, for each of its goals.
+
+    Rows, for t in 0, 5, 10, 20, 30 and the horizon: `gap:NAME`, the mean of log p - log q of the
+    true NAME with p the exact posterior; `coverage:NAME` of the 90 % interval; `j`, the nats
+    gained about the targets; `rmse` of their posterior means. Goals are paired: the same truths.
+    """
+    began = time.monotonic()
+    task = task.described_by(model.spec)
+    steps = steps_of(model.spec)
+    goals = parameter_goals(model.spec)
+    notes = [] if can_be_exact(task) else [_no_exact(task)]
+    rows: list[Row] = []
+    for number, names in enumerate(goals):
+        played = simulate_experiments(
+            model, task, names, episodes=episodes, lengths=steps, seed=seed, start=start
+        )
+        values = list(_learned(model.spec, played, names))
+        if can_be_exact(task):
+            if nodes is None:
+                nodes = converged_nodes(task, played.context, played.theta)
+            values += _gaps(task, played, nodes, _counted(progress, number, len(goals)))
+        rows += [row(model.spec.name, method(model.spec), ",".join(names), *v) for v in values]
+        if progress is not None:
+            progress((number + 1) * episodes, len(goals) * episodes)
+    more: dict[str, Any] = {"seed": seed, "notes": notes}
+    if nodes is not None:
+        more["nodes"] = list(nodes)
+    return result("evaluate", rows, time.monotonic() - began, **more)
+
+
+def coverage(
+    model: Model, task: Task, episodes: int = 500, level: float = LEVEL, seed: int = 0
+) -> dict[str, Estimate]:
+    """How often the central interval of each coordinate holds the truth after a whole experiment.
+
+    The experiments aim at all parameters.
+    """
+    task = task.described_by(model.spec)
+    names = tuple(model.spec.parameters.priors)
+    lengths = [model.spec.horizon]
+    played = simulate_experiments(model, task, names, episodes=episodes, lengths=lengths, seed=seed)
+    covered = _covered(played.rank[:, 0], level)
+    return {name: proportion(covered[:, i]) for i, name in enumerate(model.spec.parameters.names)}
+
+
+def steps_of(spec: Spec) -> tuple[int, ...]:
+    """When the posterior is looked at."""
+    return tuple(sorted({step for step in STEPS if step < spec.horizon} | {spec.horizon}))
+
+
+def parameter_goals(spec: Spec) -> list[tuple[str, ...]]:
+    """The parameters of each goal that the model was trained for, without repeats."""
+    goals = [tuple(n for n in names if n != PREDICTIONS) for names, _ in spec.targets]
+    return list(dict.fromkeys(names for names in goals if names))
+
+
+def method(spec: Spec) -> str:
+    """The results' word for the model on this design space."""
+    return "aline-box" if spec.design.points is None else "aline"
+
+
+Measured = tuple[str, int, Estimate]  # metric, step, value
+
+
+def _learned(spec: Spec, played: Simulated, names: Sequence[str]) -> Iterator[Measured]:
+    """What needs no exact posterior."""
+    parameters = spec.parameters
+    covered = _covered(played.rank, LEVEL)
+    gained = (played.log_q - _log_normal(played.theta)[:, None])[..., parameters.mask(names)]
+    errors = _errors(parameters, played, names)
+    for i, step in enumerate(played.lengths):
+        yield "j", step, mean(gained[:, i].sum(-1))
+        yield "rmse", step, mean(errors[:, i])
+        for k, name in enumerate(parameters.names):
+            yield f"coverage:{name}", step, proportion(covered[:, i, k])
+
+
+def _covered(rank: Tensor, level: float) -> Tensor:
+    return (rank - 0.5).abs() <= level / 2
+
+
+def _log_normal(z: Tensor) -> Tensor:
+    """The prior's log density on the network's scale."""
+    return -0.5 * z * z - 0.5 * math.log(2 * math.pi)
+
+
+def _errors(parameters: Parameters, played: Simulated, names: Sequence[str]) -> Tensor:
+    """Root mean squared error of the posterior mean over the targets, [batch, length]."""
+    means, truth = posterior_means(parameters, played.posterior), parameters.to_labels(played.theta)
+    labels = [label for name in names for label in _labels(parameters, name)]
+    squares = [(means[label] - truth[label][:, None]) ** 2 for label in labels]
+    return torch.stack(squares).mean(0).sqrt()
+
+
+def _labels(parameters: Parameters, name: str) -> list[str]:
+    size = parameters.priors[name].size if name in parameters.priors else 0
+    return [f"{name}_{i + 1}" for i in range(size)] if size else [name]
+
+
+def _gaps(
+    task: Task, played: Simulated, nodes: Sequence[int], progress: Progress | None
+) -> Iterator[Measured]:
+    """Mean log p - log q of each parameter, whether it was a target or not."""
+    names = task.spec.parameters.names
+    later = [i for i, step in enumerate(played.lengths) if step]
+    for k, name in enumerate(names):
+        yield f"gap:{name}", 0, Estimate(float(prior_gap(played.posterior)[k]), 0.0, 0)
+    lengths = [played.lengths[i] for i in later]
+    exact = exact_log_marginals(task, played.context, played.theta, lengths, nodes, progress)
+    gaps = exact - played.log_q[:, later]
+    for i, step in enumerate(lengths):
+        for k, name in enumerate(names):
+            yield f"gap:{name}", step, mean(gaps[:, i, k])
+
+
+def prior_gap(posterior: Mixture) -> Tensor:
+    """KL from the prior to q before any data, [parameter], of posteriors whose first length is 0."""
+    z = torch.linspace(-7, 7, 2801, dtype=torch.float64)[:, None]
+    log_weight, average, std = posterior.log_weight, posterior.mean, posterior.std
+    empty = Mixture(*(part[0, 0].double() for part in (log_weight, average, std)))
+    log_p, log_q = _log_normal(z), empty.log_prob(z)
+    return (log_p.exp() * (log_p - log_q)).sum(0) * (z[1] - z[0])
+
+
+def _counted(progress: Progress | None, number: int, goals: int) -> Progress | None:
+    """Progress within one goal as progress over all of them."""
+    if progress is None:
+        return None
+    return lambda done, total: progress(number * total + done, goals * total)
+
+
+def _no_exact(task: Task) -> str:
+    if task.log_likelihood is None:
+        return "no gap: the exact posterior needs a log_likelihood, and this task has none"
+    return (
+        f"no gap: the exact posterior is for 1 to {MOST_PARAMETERS} parameters, this task has "
+        f"{len(task.spec.parameters)}"
+    )

@@ -1,0 +1,18 @@
+"""How it is used: ask/tell, posterior object, storage."""
+
+from aline.experiment.experiment import Experiment
+from aline.experiment.marginals import Marginal
+from aline.experiment.posterior import Posterior
+from aline.experiment.predictive import Predictive
+from aline.experiment.storage import Storage, open_storage
+from aline.experiment.trial import Trial
+
+__all__ = [
+    "Experiment",
+    "Marginal",
+    "Posterior",
+    "Predictive",
+    "Storage",
+    "Trial",
+    "open_storage",
+]

@@ -1,0 +1,385 @@
+"""An adaptive experiment: ask for a design, tell the outcome, look at the posterior."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from aline import __version__
+from aline.episodes.goals import Target
+from aline.errors import AlineError, InputError, NotFoundError, StateError, StorageError
+from aline.experiment.allowed import plain_restriction
+from aline.experiment.origin import check_model, describe, find_model
+from aline.experiment.posterior import Posterior
+from aline.experiment.predictive import Predictive
+from aline.experiment.settings import (
+    check_count,
+    check_name,
+    check_seed,
+    plain_stop,
+    plain_target,
+)
+from aline.experiment.state import State
+from aline.experiment.storage import Conflict, Event, Storage, open_storage
+from aline.experiment.trial import Trial, plain_design, plain_designs
+from aline.model import Model
+from aline.spaces import Design
+from aline.tasks import PREDICTIONS
+
+VERSION = 1  # of the events that a journal holds
+_ATTEMPTS = 100  # how often to try again when other processes write to the same experiment
+
+
+class Experiment:
+    """Runs trials with a trained model; every event is stored before its method returns.
+
+    `target` says what to learn: parameter names, `aline.predictions(at=...)`, or both; None is
+    all parameters. The experiment is `finished` when `horizon` trials are told (earlier data that
+    was attached does not count), or when the 95 % interval of every parameter in `stop` is
+    narrower than the width given there. A method that raises has changed nothing.
+
+        experiment = aline.Experiment(aline.load("psychometric"), target="threshold")
+        while not experiment.finished:
+            trial = experiment.ask()
+            experiment.tell(trial, respond(trial.design["stimulus"]))
+        print(experiment.posterior())
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        target: Target | Iterable[Target] | None = None,
+        *,
+        storage: str | Storage = "memory://",
+        name: str | None = None,
+        horizon: int | None = None,
+        stop: Mapping[str, float] | None = None,
+        seed: int = 0,
+        candidates: int = 200,
+    ):
+        spec = check_model(model).spec
+        created = {
+            "event": "created",
+            "version": VERSION,
+            "aline": __version__,
+            "time": _now(),
+            "task": spec.name,
+            "model": describe(model),
+            "target": plain_target(spec, target),
+            "horizon": check_count("horizon", spec.horizon if horizon is None else horizon),
+            "stop": plain_stop(spec, stop),
+            "seed": check_seed(seed),
+            "candidates": check_count("candidates", candidates),
+        }
+        state = State.start(model.network, created)
+        kept = open_storage(storage)
+        self._begin(kept, _create(kept, name, spec.name, created), state)
+
+    @classmethod
+    def resume(
+        cls, storage: str | Storage, name: str | None = None, model: Model | None = None
+    ) -> Experiment:
+        """Continue a stored experiment where it was; no trial that was told is lost.
+
+        Without a name, the storage must hold one experiment. The model is loaded from where the
+        experiment had it from, or passed.
+        """
+        kept = open_storage(storage, must_exist=True)
+        name = _only(kept.names()) if name is None else name
+        created, *events = kept.read(name)
+        if created.get("event") != "created" or created["version"] > VERSION:
+            raise StorageError(f"experiment {name!r} was written by a newer aline: upgrade aline")
+        state = State.start(find_model(created, name, model).network, created)
+        experiment = cls.__new__(cls)
+        experiment._begin(kept, name, _replay(state, events, name))
+        return experiment
+
+    def _begin(self, storage: Storage, name: str, state: State) -> None:
+        self._storage, self._name, self._state = storage, name, state
+
+    # What the experiment is.
+
+    @property
+    def name(self) -> str:
+        """Its name in the storage."""
+        return self._name
+
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        """Every trial, by number: open, told, abandoned, attached."""
+        return tuple(_copy(trial) for trial in self._state.trials)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the horizon is reached or the stopping rule holds."""
+        return self._state.told >= self._state.horizon or self._state.is_narrow
+
+    @property
+    def target(self) -> list[Target]:
+        """What is to be learned; may be set at any time, and changes only what is asked next."""
+        return list(self._state.target)
+
+    @target.setter
+    def target(self, target: Target | Iterable[Target] | None) -> None:
+        self._change(target=plain_target(self._state.spec, target))
+
+    @property
+    def horizon(self) -> int:
+        """How many trials are planned; may be raised or lowered at any time."""
+        return self._state.horizon
+
+    @horizon.setter
+    def horizon(self, horizon: int) -> None:
+        self._change(horizon=check_count("horizon", horizon))
+
+    @property
+    def stop(self) -> dict[str, float]:
+        """The stopping rule, name -> width of the 95 % interval; may be set at any time."""
+        return dict(self._state.stop)
+
+    @stop.setter
+    def stop(self, stop: Mapping[str, float] | None) -> None:
+        self._change(stop=plain_stop(self._state.spec, stop))
+
+    def posterior(self) -> Posterior:
+        """What is known about the parameters."""
+        return self._state.posterior
+
+    def predict(self, designs: Mapping[str, Any]) -> Predictive:
+        """What would be measured at designs, such as {"time": [1, 2, 3]}."""
+        return self._state.predict(self._state.spec.design.read(designs))
+
+    def __repr__(self) -> str:
+        state = self._state
+        target = ", ".join(t if isinstance(t, str) else PREDICTIONS for t in state.target)
+        return (
+            f"<Experiment {self._name!r}: {state.told} of {state.horizon} trials told, "
+            f"{len(state.open)} open, target {target}>"
+        )
+
+    # What happens to it.
+
+    def ask(self) -> Trial:
+        """The next trial. Several may be open at a time; each then gets a design of its own.
+
+        Raises StateError when the experiment is finished, or as many trials are open as are left:
+        raise `experiment.horizon`, or relax `experiment.stop`, to go on.
+        """
+
+        def event(state: State) -> Event:
+            self._check_unfinished(state)
+            return {"event": "asked", "trial": len(state.trials), "design": state.choose()}
+
+        return _copy(self._commit(event).trials[-1])
+
+    def tell(
+        self, trial: Trial | int, outcome: Any, design: Mapping[str, Any] | None = None
+    ) -> Trial:
+        """Record what a trial gave; `design` says where, if not at the design proposed."""
+
+        def event(state: State) -> Event:
+            number = _number(state, trial)
+            _check_state(state, number, "told", {"asked"})
+            told = {"event": "told", "trial": number, "outcome": state.spec.outcome.read(outcome)}
+            if design is not None:
+                other = plain_design(state.spec.design, design)
+                if other != state.trials[number].design:
+                    told["design"] = other
+            return told
+
+        return _copy(self._commit(event).trials[_number(self._state, trial)])
+
+    def abandon(self, trial: Trial | int) -> Trial:
+        """Give a trial up; if it was told already, its outcome leaves the posterior."""
+
+        def event(state: State) -> Event:
+            number = _number(state, trial)
+            _check_state(state, number, "abandoned", {"asked", "told"})
+            return {"event": "abandoned", "trial": number}
+
+        return _copy(self._commit(event).trials[_number(self._state, trial)])
+
+    def redo(self, trial: Trial | int) -> Trial:
+        """Ask a trial's design again, as a new trial.
+
+        If it is open it is abandoned. If it was told, both outcomes count: abandon it first if
+        its outcome should not.
+        """
+
+        def event(state: State) -> Event:
+            number = _number(state, trial)
+            old, is_open = state.trials[number], number in state.open
+            self._check_unfinished(state, replacing=is_open)
+            asked = {"event": "asked", "trial": len(state.trials), "design": old.design}
+            return asked | ({"redo": number} if is_open else {})
+
+        return _copy(self._commit(event).trials[-1])
+
+    def attach(self, designs: Mapping[str, Any], outcomes: Any) -> tuple[Trial, ...]:
+        """Add data measured earlier: a list an axis, and the outcomes in the same order."""
+
+        def event(state: State) -> Event:
+            plain = plain_designs(state.spec.design, designs)
+            values = [state.spec.outcome.read(value) for value in _listed(outcomes)]
+            count = len(plain[state.spec.design.names[0]])
+            if len(values) != count or not values:
+                raise InputError(
+                    f"attach takes one outcome a design, at least one, got {count} designs and "
+                    f"{len(values)} outcomes"
+                )
+            first = len(state.trials)
+            return {"event": "attached", "trial": first, "designs": plain, "outcomes": values}
+
+        before = len(self._state.trials)
+        return tuple(_copy(trial) for trial in self._commit(event).trials[before:])
+
+    def restrict(
+        self, candidates: Mapping[str, Any] | Design | None = None, *, repeats: bool = True
+    ) -> None:
+        """Ask only for these designs from now on; None allows the whole design space again.
+
+        `candidates` are points, {"time": [1, 2, 3]}, or a `Box` inside the task's bounds, which
+        may name only some axes. With `repeats=False` no point is asked for twice.
+        """
+
+        def event(state: State) -> Event:
+            plain = plain_restriction(state.spec.design, candidates, repeats)
+            return {"event": "restricted", **plain}
+
+        self._commit(event)
+
+    def _change(self, **settings: Any) -> None:
+        self._commit(lambda state: {"event": "changed", **settings})
+
+    def _commit(self, propose: Callable[[State], Event]) -> State:
+        """Check and compute, then store, then show: an error on the way leaves all as it was.
+
+        If another process was first, look at what it did and decide again.
+        """
+        for _ in range(_ATTEMPTS):
+            event = {**propose(self._state), "time": _now()}
+            state = self._state.after(event)
+            try:
+                self._storage.append(self._name, self._state.sequence, event)
+            except Conflict:
+                self._catch_up()
+            else:
+                self._state = state
+                return state
+        raise StateError(
+            f"other processes kept writing to experiment {self._name!r}: try again later"
+        )
+
+    def _catch_up(self) -> None:
+        """Replay what others wrote, or what an interrupt kept this object from noticing."""
+        events = self._storage.read(self._name, self._state.sequence)
+        if not events:
+            raise StorageError(f"experiment {self._name!r} lost events in its storage")
+        self._state = _replay(self._state, events, self._name)
+
+    def _check_unfinished(self, state: State, *, replacing: bool = False) -> None:
+        if state.is_narrow:
+            raise StateError(
+                f"experiment {self._name!r} is finished, its stopping rule holds: "
+                "set experiment.stop = None to go on"
+            )
+        if state.told >= state.horizon:
+            raise StateError(
+                f"experiment {self._name!r} is finished, {state.told} of {state.horizon} trials "
+                "are told: raise experiment.horizon to go on"
+            )
+        if state.told + len(state.open) - replacing >= state.horizon:
+            raise StateError(
+                f"the last of {state.horizon} trials are open ({_listing(state.open)}): "
+                "tell or abandon them, or raise experiment.horizon"
+            )
+
+
+def _replay(state: State, events: Sequence[Event], name: str) -> State:
+    for event in events:
+        try:
+            state = state.after(event)
+        except StorageError:
+            raise
+        except (AlineError, LookupError, TypeError, ValueError) as error:
+            raise StorageError(
+                f"event {state.sequence} of experiment {name!r} does not fit the ones before it "
+                f"({error!r}): restore the storage from a copy"
+            ) from None
+    return state
+
+
+def _create(storage: Storage, name: str | None, task: str, event: Event) -> str:
+    """Start the journal, under the first free name if none is given."""
+    if name is not None:
+        storage.create(check_name(name), event)
+        return name
+    for number in range(1, _ATTEMPTS + len(names := set(storage.names()))):
+        if f"{task}-{number}" not in names:
+            try:
+                storage.create(f"{task}-{number}", event)
+            except StateError:  # another process took it just now
+                continue
+            return f"{task}-{number}"
+    raise StateError("other processes kept taking the next free name: pass name=")
+
+
+def _only(names: list[str]) -> str:
+    if len(names) == 1:
+        return names[0]
+    held = ", ".join(map(repr, names)) or "no experiment"
+    error = StateError if names else NotFoundError
+    raise error(f"the storage holds {held}: say which to resume, Experiment.resume(storage, name)")
+
+
+def _number(state: State, trial: Trial | int) -> int:
+    """The number of a trial that exists."""
+    number = trial.number if isinstance(trial, Trial) else trial
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise InputError(f"a trial is what ask() returned or its number, got {trial!r}")
+    if not 0 <= number < len(state.trials):
+        raise NotFoundError(
+            f"trials are numbered from 0 to {len(state.trials) - 1}, got {number}"
+            if state.trials
+            else f"there are no trials yet, got {number}: ask() first"
+        )
+    if isinstance(trial, Trial) and _proposal(trial) != _proposal(state.trials[number]):
+        raise StateError(
+            f"trial {number} of this experiment has another design: pass one of its own trials, "
+            "and design= if it was measured elsewhere"
+        )
+    return number
+
+
+def _proposal(trial: Trial) -> dict[str, float]:
+    return trial.proposed or trial.design
+
+
+def _check_state(state: State, number: int, verb: str, allowed: set[str]) -> None:
+    now = state.trials[number].state
+    if now not in allowed:
+        raise StateError(
+            f"trial {number} cannot be {verb}, it is {now} already; open trials: "
+            f"{_listing(state.open) or 'none'}"
+        )
+
+
+def _listed(outcomes: Any) -> list[Any]:
+    listed = outcomes.tolist() if hasattr(outcomes, "tolist") else outcomes
+    return list(listed) if isinstance(listed, Iterable) else [listed]
+
+
+def _listing(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+def _copy(trial: Trial) -> Trial:
+    """A trial that a user may change without changing the experiment's."""
+    proposed = None if trial.proposed is None else dict(trial.proposed)
+    return replace(trial, design=dict(trial.design), proposed=proposed)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,251 @@
+"""What an experiment knows about its parameters, in the user's units.
+
+The network gives a Gaussian mixture for every coordinate, on the scale where the prior is a
+standard normal. Each coordinate is a monotone map of one parameter, so quantiles map through it,
+densities get its Jacobian, and moments are Gauss-Hermite quadratures: all deterministic. Only
+the later shares of a simplex, which are products of coordinates, need draws, and these have a
+fixed seed. Nothing is computed until asked.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from aline.errors import InputError, UserError
+from aline.experiment.marginals import Coordinate, Marginal, Share, as_double
+from aline.model import Mixture
+from aline.spaces import Parameters
+
+if TYPE_CHECKING:
+    import arviz
+
+DRAWS = 8192  # for the shares of a simplex: quantiles to about 2 % of a standard deviation
+
+# Gauss-Hermite nodes and weights for N(0, 1). With 24, standard deviations under a uniform prior
+# are exact to 1e-9 of its width for components as wide as the prior (1 in z), 4e-6 for 1.5.
+_NODES, _WEIGHTS = map(torch.from_numpy, np.polynomial.hermite_e.hermegauss(24))
+_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+
+
+class Posterior:
+    """Marginal posteriors of the parameters; under the network they are independent.
+
+    `names` are scalars: a vector parameter `a` appears as a_1, a_2, ...
+    """
+
+    def __init__(self, mixture: Mixture, parameters: Parameters):
+        # In double precision, as float32 loses the probit's tails; weights that sum to one there.
+        self._mixture = Mixture(
+            mixture.log_weight.double().log_softmax(-1), mixture.mean.double(), mixture.std.double()
+        )
+        self._parameters = parameters
+        self._marginals: dict[str, Marginal] = {}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every scalar the posterior can be asked about."""
+        return self._parameters.labels
+
+    @property
+    def mean(self) -> dict[str, float]:
+        """Posterior means by name."""
+        return {name: mean for name, (mean, _) in self._moments.items()}
+
+    @property
+    def std(self) -> dict[str, float]:
+        """Posterior standard deviations by name."""
+        return {name: std for name, (_, std) in self._moments.items()}
+
+    def __getitem__(self, name: str) -> Marginal:
+        """One parameter's posterior: `posterior["threshold"].interval(0.9)`."""
+        if name not in self._marginals:
+            self._marginals[name] = self._make(name)
+        return self._marginals[name]
+
+    def quantile(self, name: str, p: float) -> float:
+        """The value below which the parameter lies with probability p."""
+        return self[name].quantile(p)
+
+    def interval(self, name: str, level: float = 0.95) -> tuple[float, float]:
+        """The central interval that holds the parameter with probability `level`."""
+        return self[name].interval(level)
+
+    def pdf(self, name: str, grid: Any) -> Tensor:
+        """The density at each value of a grid, in the user's units; 0 outside the support."""
+        return self[name].pdf(grid)
+
+    def sample(
+        self, shape: Sequence[int] = (), generator: torch.Generator | None = None
+    ) -> dict[str, Tensor]:
+        """Draws of every parameter as declared: name -> [*shape] or [*shape, n].
+
+        Without a generator the same draws come every time.
+        """
+        flat = self._mixture.sample(math.prod(shape), generator or torch.Generator())
+        draws = self._parameters.to_user(flat.reshape(*shape, len(self._parameters)))
+        return {name: value.float() for name, value in draws.items()}
+
+    def log_prob(self, theta: Mapping[str, Any]) -> Tensor:
+        """The joint log density of the parameters named, in the user's units.
+
+        `theta` maps declared names, all or some, to values [...] or [..., n], which broadcast.
+        Outside the support it is -inf. A simplex is a density of all its shares but the last.
+        """
+        full, inside = _complete(self._parameters, _read(self._parameters, theta))
+        z = self._parameters.to_network(full, dtype=torch.float64)
+        density = self._mixture.log_prob(z) - self._parameters.log_volume(z)
+        joint = density[..., self._parameters.mask(theta)].sum(-1)
+        return torch.where(inside, joint, -torch.inf)
+
+    def to_arviz(self, draws: int = 4000) -> arviz.InferenceData:
+        """Draws as an arviz InferenceData, for its plots and summaries."""
+        try:
+            import arviz
+        except ImportError:
+            raise UserError("to_arviz needs arviz: pip install aline[arviz]") from None
+        sample = self.sample((1, draws))
+        data: arviz.InferenceData = arviz.from_dict(
+            {name: value.numpy() for name, value in sample.items()}
+        )
+        return data
+
+    def __repr__(self) -> str:
+        wide = max((len(name) for name in self.names), default=0)
+        lines = [f"{'':{wide}}  {'mean':>9}  {'sd':>9}  95 % interval"]
+        for name, (mean, std) in self._moments.items():
+            low, high = self.interval(name)
+            lines.append(f"{name:{wide}}  {mean:9.4g}  {std:9.4g}  [{low:.4g}, {high:.4g}]")
+        return "\n".join(lines)
+
+    def _make(self, name: str) -> Marginal:
+        owner, position = _find(self._parameters, name)
+        columns = self._parameters.index(owner)
+        if self._parameters.is_direct(name):
+            return self._coordinate(name, columns[position])
+        # Share k is stick k of what the sticks before it left; the last is the last stick's rest.
+        sticks = columns[: min(position, len(columns) - 1)]
+        taken = [self._parameters.scales[c].to_user(self._draws[:, c]) for c in sticks]
+        stick = columns[len(sticks)]
+        return Share(
+            name,
+            lambda: self._moments[name],
+            stick=self._coordinate(self._parameters.names[stick], stick),
+            left=math.prod((1 - part for part in taken), start=torch.ones(DRAWS).double()),
+            draws=self._parameters.to_labels(self._draws)[name],
+        )
+
+    def _coordinate(self, name: str, column: int) -> Coordinate:
+        m = self._mixture
+        one = Mixture(m.log_weight[column], m.mean[column], m.std[column])
+        return Coordinate(name, lambda: self._moments[name], one, self._parameters.scales[column])
+
+    @cached_property
+    def _draws(self) -> Tensor:
+        """Fixed draws [draw, parameter] on the network's scale."""
+        return self._mixture.sample(DRAWS, torch.Generator())
+
+    @cached_property
+    def _moments(self) -> dict[str, tuple[float, float]]:
+        """Mean and standard deviation of each scalar."""
+        means, variances = (values.tolist() for values in self._coordinate_moments())
+        pairs: list[tuple[float, float]] = []
+        for name, prior in self._parameters.priors.items():
+            own = [(means[c], variances[c]) for c in self._parameters.index(name)]
+            pairs += _share_moments(own) if prior.family == "Dirichlet" else own
+        rooted = [(mean, math.sqrt(variance)) for mean, variance in pairs]
+        return dict(zip(self.names, rooted, strict=True))
+
+    def _coordinate_moments(self) -> tuple[Tensor, Tensor]:
+        """Mean and variance of each coordinate in the user's units, [parameter]."""
+        z = self._mixture.mean[..., None] + self._mixture.std[..., None] * _NODES
+        scales = self._parameters.scales
+        parts = [scale.to_user(part) for scale, part in zip(scales, z, strict=True)]
+        value = torch.stack(parts) if parts else z
+        weight = self._mixture.log_weight.exp()[..., None] * _WEIGHTS
+        mean = (weight * value).sum((1, 2))
+        # Around the mean, as E[x^2] - E[x]^2 cancels for narrow posteriors far from zero.
+        return mean, (weight * (value - mean[:, None, None]).square()).sum((1, 2))
+
+
+def _share_moments(sticks: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Mean and variance of the K shares of a simplex from those of its K - 1 sticks.
+
+    The sticks are independent, so moments of products are products of moments.
+    """
+    shares, left, left_squared = [], 1.0, 1.0
+    for mean, variance in [*sticks, (1.0, 0.0)]:
+        square = variance + mean * mean
+        share = left * mean
+        shares.append((share, max(left_squared * square - share * share, 0.0)))
+        left, left_squared = left * (1 - mean), left_squared * (1 - 2 * mean + square)
+    return shares
+
+
+def _find(parameters: Parameters, name: str) -> tuple[str, int]:
+    """The declared parameter that a scalar name belongs to, and its place there."""
+    for owner, prior in parameters.priors.items():
+        labels = [f"{owner}_{i + 1}" for i in range(prior.size)] if prior.size else [owner]
+        if name in labels:
+            return owner, labels.index(name)
+        if name == owner:
+            raise InputError(f"{name} is a vector: ask for one of {', '.join(labels)}")
+    raise InputError(
+        f"parameters are {', '.join(parameters.labels) or 'none'}, got {name!r}: use one of these"
+    )
+
+
+def _read(parameters: Parameters, theta: Mapping[str, Any]) -> dict[str, Tensor]:
+    """A user's parameter values, checked but for their support."""
+    if not isinstance(theta, Mapping) or not theta or not set(theta) <= set(parameters.priors):
+        given = ", ".join(map(str, theta)) if isinstance(theta, Mapping) else repr(theta)
+        raise InputError(
+            f"log_prob takes values by name, of {', '.join(parameters.priors) or 'none'}, "
+            f"got {given or 'none'}"
+        )
+    values = {name: as_double(name, value) for name, value in theta.items()}
+    for name, value in values.items():
+        size = parameters.priors[name].size
+        if size and (value.dim() == 0 or value.shape[-1] != size):
+            raise InputError(
+                f"{name} must have {size} values on its last axis, got shape {tuple(value.shape)}"
+            )
+    return values
+
+
+def _complete(
+    parameters: Parameters, values: Mapping[str, Tensor]
+) -> tuple[dict[str, Tensor], Tensor]:
+    """Values for every parameter, and which of them were inside the support, [...].
+
+    Prior medians stand in for what was not given or is outside.
+    """
+    within = {name: _within(parameters, name, value) for name, value in values.items()}
+    try:
+        inside = math.prod(within.values(), start=torch.ones((), dtype=torch.bool))
+    except RuntimeError:
+        shapes = ", ".join(f"{name}: {tuple(value.shape)}" for name, value in values.items())
+        raise InputError(f"parameter values must broadcast to one shape, got {shapes}") from None
+    full = parameters.to_user(torch.zeros(*inside.shape, len(parameters), dtype=torch.float64))
+    for name, value in values.items():
+        keep = inside[..., None] if parameters.priors[name].size else inside
+        full[name] = torch.where(keep, value, full[name])
+    return full, inside
+
+
+def _within(parameters: Parameters, name: str, value: Tensor) -> Tensor:
+    """Whether values of a declared parameter lie in its support, [...]."""
+    prior = parameters.priors[name]
+    if prior.family == "Dirichlet":
+        return (value >= 0).all(-1) & ((value.sum(-1) - 1).abs() < 1e-4)
+    bounds = [parameters.scales[column].support for column in parameters.index(name)]
+    low, high = torch.tensor(bounds, dtype=torch.float64).unbind(-1)
+    if prior.size:
+        return ((value >= low) & (value <= high)).all(-1)
+    return (value >= low[0]) & (value <= high[0])

@@ -1,0 +1,256 @@
+"""An experiment as its journal of events leaves it.
+
+`State.after(event)` is the only way a state changes, live and in a replay alike: what a process
+saw before it died is what the next one computes from the same events.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from aline.episodes import Goal, goal_of
+from aline.episodes.goals import Target
+from aline.errors import StorageError
+from aline.experiment.allowed import Allowed, plain_restriction
+from aline.experiment.posterior import Posterior
+from aline.experiment.predictive import Predictive
+from aline.experiment.settings import read_target
+from aline.experiment.storage import Event
+from aline.experiment.trial import Trial, read_design
+from aline.model import Belief, Bernoulli, LearnedPolicy, Mixture, Network, View
+from aline.model.live import begin
+from aline.model.policy import Memory
+from aline.tasks import Spec
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Everything an experiment is, derived from its events."""
+
+    policy: LearnedPolicy
+    view: View  # the data as the network holds it
+    goal: Goal
+    target: tuple[Target, ...]
+    horizon: int
+    stop: Mapping[str, float]  # name -> the 95 % interval's width that is narrow enough
+    allowed: Allowed
+    seed: int
+    trials: tuple[Trial, ...] = ()
+    open: Mapping[int, Tensor] = field(default_factory=dict)  # trial -> its design [design]
+    rows: tuple[int, ...] = ()  # the trial of each observation in the view
+    sequence: int = 1  # the number of the next event
+
+    @classmethod
+    def start(cls, network: Network, event: Event) -> State:
+        """The state after a journal's first event."""
+        space, target = network.spec.design, read_target(event["target"])
+        # 200 draws lie within 0.5 % of any point of an interval, but not of a square.
+        refine = 0 if len(space) == 1 else 2
+        with torch.inference_mode():
+            view = begin(network)
+        return cls(
+            policy=LearnedPolicy(network, candidates=event["candidates"], refine=refine),
+            view=view,
+            goal=goal_of(network.spec, target),
+            target=target,
+            horizon=event["horizon"],
+            stop=event["stop"],
+            allowed=Allowed.read(space, plain_restriction(space, None, repeats=True)),
+            seed=event["seed"],
+        )
+
+    @torch.inference_mode()
+    def after(self, event: Event) -> State:
+        """The state after one more event."""
+        handler = _HANDLERS.get(event["event"])
+        if handler is None:
+            raise StorageError(
+                f"the journal holds an event {event['event']!r} that this aline does not know: "
+                "upgrade aline"
+            )
+        return replace(self, sequence=self.sequence + 1, **handler(self, event))
+
+    @property
+    def spec(self) -> Spec:
+        """The task without its simulator."""
+        return self.policy.network.spec
+
+    @property
+    def told(self) -> int:
+        """How many trials count towards the horizon: asked here and told."""
+        return sum(self.trials[number].source == "asked" for number in self.rows)
+
+    @cached_property
+    def posterior(self) -> Posterior:
+        """The parameters' posterior; it and the next design share one pass of the network."""
+        with torch.inference_mode():
+            mixture = self.view.posterior()
+        first = Mixture(mixture.log_weight[0, 0], mixture.mean[0, 0], mixture.std[0, 0])
+        return Posterior(first, self.spec.parameters)
+
+    def predict(self, x: Tensor) -> Predictive:
+        """Beliefs about outcomes at designs [count, design] on the network's scale."""
+        with torch.inference_mode():
+            belief = self.view.predictive(x[None, None])
+        return Predictive(_first(belief), self.spec.outcome)
+
+    @cached_property
+    def is_narrow(self) -> bool:
+        """Whether the stopping rule holds."""
+        intervals = {name: self.posterior.interval(name) for name in self.stop}
+        return bool(intervals) and all(
+            high - low < self.stop[name] for name, (low, high) in intervals.items()
+        )
+
+    @torch.inference_mode()
+    def choose(self) -> dict[str, float]:
+        """The next trial's design, which depends on nothing but the events so far.
+
+        Where trials are still open, the policy looks at the data as if each had already given
+        the outcome that is expected of it ("kriging believer"): every model learns to predict,
+        so this is the cheapest way to tell the policy what is about to be known, and unlike a
+        distance to keep it lets a repeat happen where a repeat is best. The posterior that a
+        user sees never contains such data.
+        """
+        # A generator of its own for every trial: a resumed experiment draws the same candidates.
+        # torch takes 32 bits of a seed, so the two numbers are mixed into that many.
+        key = zlib.crc32(f"{self.seed}:{len(self.trials)}".encode())
+        generator = torch.Generator().manual_seed(key)
+        view, asked = self.view, torch.zeros(0, len(self.spec.design))
+        for x in self.open.values():
+            view = view.extend(x[None], _expected(view, x))
+            asked = torch.cat([asked, x[None]])
+        offer = self.allowed.offer(
+            self.policy.candidates, asked, self.view.context.designs[0], generator
+        )
+        x = self.policy.choose(Memory(view, self.goal), offer, generator)[0]
+        return self.allowed.name(x)
+
+
+def _first(belief: Belief) -> Belief:
+    """The beliefs [target] of the only episode and group."""
+    if isinstance(belief, Bernoulli):
+        return Bernoulli(belief.logit[0, 0])
+    return Mixture(belief.log_weight[0, 0], belief.mean[0, 0], belief.std[0, 0])
+
+
+def _expected(view: View, x: Tensor) -> Tensor:
+    """The likeliest binary outcome, or the mean real one, at a design: [1], network scale."""
+    belief = view.predictive(x[None, None, None])
+    if isinstance(belief, Bernoulli):
+        return torch.where(belief.logit > 0, 1.0, -1.0).reshape(1)
+    return belief.moments()[0].reshape(1)
+
+
+Changes = dict[str, Any]
+"""The fields of a state that an event changes."""
+
+
+def _asked(state: State, event: Event) -> Changes:
+    changes = _abandoned(state, {"trial": event["redo"]}) if "redo" in event else {}
+    trials, open_ = changes.get("trials", state.trials), changes.get("open", state.open)
+    number, design = _next_number(state, event), event["design"]
+    x = read_design(state.spec.design, design)
+    return {
+        **changes,
+        "trials": (*trials, Trial(number, dict(design))),
+        "open": {**open_, number: x},
+    }
+
+
+def _told(state: State, event: Event) -> Changes:
+    number, other = event["trial"], event.get("design")
+    trial, x = state.trials[number], state.open[number]
+    told = replace(trial, outcome=event["outcome"], state="told")
+    if other is not None:
+        told = replace(told, design=dict(other), proposed=trial.design)
+        x = read_design(state.spec.design, other)
+    return {
+        "trials": _with(state.trials, told),
+        "open": _without(state.open, number),
+        "rows": (*state.rows, number),
+        "view": _extend(state, state.view, x, event["outcome"]),
+    }
+
+
+def _attached(state: State, event: Event) -> Changes:
+    first, names = _next_number(state, event), state.spec.design.names
+    rows = zip(*(event["designs"][name] for name in names), strict=True)
+    trials = tuple(
+        Trial(number, dict(zip(names, row, strict=True)), outcome, "told", source="attached")
+        for number, (row, outcome) in enumerate(zip(rows, event["outcomes"], strict=True), first)
+    )
+    view = state.view
+    for x, trial in zip(state.spec.design.read(event["designs"]), trials, strict=True):
+        view = _extend(state, view, x, trial.outcome)
+    numbers = (trial.number for trial in trials)
+    return {
+        "trials": (*state.trials, *trials), "rows": (*state.rows, *numbers), "view": view
+    }  # fmt: skip
+
+
+def _abandoned(state: State, event: Event) -> Changes:
+    number = event["trial"]
+    changes: Changes = {
+        "trials": _with(state.trials, replace(state.trials[number], state="abandoned"))
+    }
+    if number in state.open:
+        return {**changes, "open": _without(state.open, number)}
+    # Its outcome leaves the posterior: read what remains anew.
+    view, context = begin(state.policy.network), state.view.context
+    for row, trial in enumerate(state.rows):
+        if trial != number:
+            view = view.extend(context.designs[:, row], context.outcomes[:, row])
+    return {**changes, "rows": tuple(n for n in state.rows if n != number), "view": view}
+
+
+def _restricted(state: State, event: Event) -> Changes:
+    return {"allowed": Allowed.read(state.spec.design, event)}
+
+
+def _changed(state: State, event: Event) -> Changes:
+    changes: Changes = {name: event[name] for name in ("horizon", "stop") if name in event}
+    if "target" in event:
+        target = read_target(event["target"])
+        changes |= {"target": target, "goal": goal_of(state.spec, target)}
+    return changes
+
+
+_HANDLERS: dict[str, Callable[[State, Event], Changes]] = {
+    "asked": _asked,
+    "told": _told,
+    "attached": _attached,
+    "abandoned": _abandoned,
+    "restricted": _restricted,
+    "changed": _changed,
+}
+
+
+def _next_number(state: State, event: Event) -> int:
+    number = int(event["trial"])
+    if number != len(state.trials):
+        raise StorageError(
+            f"the journal starts trial {number} after {len(state.trials)} trials: it is damaged"
+        )
+    return number
+
+
+def _extend(state: State, view: View, x: Tensor, outcome: float | None) -> View:
+    # Standardised in double precision: outcomes may be small differences of large numbers.
+    y = state.spec.outcome.to_network(torch.tensor([outcome], dtype=torch.float64))
+    return view.extend(x[None], y.float())
+
+
+def _with(trials: tuple[Trial, ...], trial: Trial) -> tuple[Trial, ...]:
+    return (*trials[: trial.number], trial, *trials[trial.number + 1 :])
+
+
+def _without(open_: Mapping[int, Tensor], number: int) -> dict[int, Tensor]:
+    return {n: x for n, x in open_.items() if n != number}

@@ -1,0 +1,88 @@
+"""What every storage does."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+from aline.errors import NotFoundError, StateError, StorageError
+
+Event = Mapping[str, Any]
+"""Something that happened to an experiment, as plain JSON data."""
+
+
+class Conflict(StateError):  # noqa: N818 - to its one catcher it is news, not a failure
+    """Another writer was first: this place in the journal is taken."""
+
+
+class Storage(ABC):
+    """Journals of events, one an experiment; the truth from which everything else is derived.
+
+    An event is stored whole or not at all, and once a call has returned it stays.
+    """
+
+    @abstractmethod
+    def create(self, name: str, event: Event) -> None:
+        """Start a journal with its event number 0; StateError if the name is taken."""
+
+    @abstractmethod
+    def append(self, name: str, sequence: int, event: Event) -> None:
+        """Add event number `sequence`, which must be the next; Conflict if it is not."""
+
+    @abstractmethod
+    def read(self, name: str, start: int = 0) -> list[dict[str, Any]]:
+        """The events from number `start` on, in order; NotFoundError if there is no journal."""
+
+    @abstractmethod
+    def names(self) -> list[str]:
+        """The experiments, the oldest first."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of files; what is stored stays."""
+
+
+def to_text(event: Event) -> str:
+    """An event as stored: one line of JSON, without NaN, which other readers would refuse."""
+    try:
+        return json.dumps(event, allow_nan=False, separators=(",", ":"))
+    except (TypeError, ValueError) as error:
+        raise StorageError(f"an event must be plain JSON data ({error}), got {event!r}") from None
+
+
+def from_text(text: str, name: str, sequence: int) -> dict[str, Any]:
+    """Read what `to_text` wrote."""
+    try:
+        event = json.loads(text)
+    except (TypeError, ValueError):
+        event = None
+    if not isinstance(event, dict):
+        raise StorageError(
+            f"event {sequence} of experiment {name!r} is damaged: restore the storage from a copy"
+        )
+    return event
+
+
+def taken(name: str) -> StateError:
+    """The error for a name that is in use."""
+    return StateError(
+        f"an experiment named {name!r} is in this storage already: "
+        "continue it with Experiment.resume(...), or choose another name"
+    )
+
+
+def missing(name: str, names: list[str]) -> NotFoundError:
+    """The error for a name that is not there."""
+    return NotFoundError(
+        f"the storage holds {', '.join(map(repr, names)) or 'no experiment'}, got {name!r}"
+    )
+
+
+def conflict(name: str, sequence: int) -> Conflict:
+    """The error for a place that is taken."""
+    return Conflict(
+        f"event {sequence} is not the next of experiment {name!r}: "
+        "another process wrote to it; read the journal again"
+    )

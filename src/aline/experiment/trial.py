@@ -1,0 +1,59 @@
+"""One measurement of an experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from aline.errors import InputError
+from aline.spaces import Design
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A design that was asked for or measured, and what came of it, in the user's units."""
+
+    number: int  # its place in experiment.trials
+    design: dict[str, float]  # where it was measured, or is to be
+    outcome: float | None = None  # 0.0 or 1.0 for a binary outcome; None until told
+    state: Literal["asked", "told", "abandoned"] = "asked"
+    proposed: dict[str, float] | None = None  # what was asked for, if another design was told
+    source: Literal["asked", "attached"] = "asked"
+
+
+def name_values(names: Sequence[str], values: Sequence[float]) -> dict[str, float]:
+    """A design that was computed in float32, as few digits as tell it apart from its neighbours.
+
+    0.1, as the pool's author wrote it, not 0.10000000149011612. The journal keeps these numbers,
+    so a replay reads exactly the design that was asked for.
+    """
+    short = (float(str(np.float32(value))) for value in values)
+    return dict(zip(names, short, strict=True))
+
+
+def read_design(design: Design, values: Mapping[str, float]) -> Tensor:
+    """A design from a journal [design] on the network's scale; it was checked on its way in."""
+    return design.to_network(torch.tensor([values[name] for name in design.names]))
+
+
+def plain_designs(design: Design, values: Mapping[str, Any]) -> dict[str, list[float]]:
+    """A user's designs as JSON data: checked, then kept as the user gave them."""
+    design.read(values)
+    return {
+        name: torch.as_tensor(values[name], dtype=torch.float64).reshape(-1).tolist()
+        for name in design.names
+    }
+
+
+def plain_design(design: Design, values: Mapping[str, Any]) -> dict[str, float]:
+    """Likewise for a single design."""
+    columns = plain_designs(design, values)
+    count = len(columns[design.names[0]])
+    if count != 1:
+        raise InputError(f"a trial has one design, got {count}: give one number an axis")
+    return {name: column[0] for name, column in columns.items()}

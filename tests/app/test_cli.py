@@ -1,0 +1,258 @@
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from aline import __version__, zoo
+from aline.app.cli import app
+from aline.app.taskfile import load_task
+from aline.tasks import BUILT_IN, Task
+
+COMMANDS = ("demo", "tasks", "models", "train", "evaluate")
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, list(map(str, arguments)), prog_name="aline")
+
+
+def aline(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """A real process."""
+    program = [sys.executable, "-c", "from aline.app.cli import main; main()", *arguments]
+    return subprocess.run(
+        program, capture_output=True, text=True, check=False, cwd=cwd, timeout=120
+    )
+
+
+def only_line(result: Result) -> str:
+    """The one line of a user's mistake."""
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    assert result.stderr.count("\n") == 1
+    assert "Traceback" not in result.stderr
+    return result.stderr
+
+
+# Help
+
+
+def test_help_lists_the_commands() -> None:
+    result = run("--help")
+    assert result.exit_code == 0
+    assert all(command in result.stdout for command in COMMANDS)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help_with_an_example(command: str) -> None:
+    result = run(command, "--help")
+    assert result.exit_code == 0
+    assert f"Example: aline {command}" in result.stdout
+
+
+def test_no_arguments_is_help() -> None:
+    assert "Commands" in run().output
+
+
+def test_version() -> None:
+    assert run("--version").stdout == f"aline {__version__}\n"
+
+
+def test_help_is_quick_and_imports_nothing_heavy() -> None:
+    """Within 0.5 s on a quiet machine; the margin is for a busy one."""
+    seconds = []
+    for _ in range(5):
+        started = time.perf_counter()
+        assert aline("--help").returncode == 0
+        seconds.append(time.perf_counter() - started)
+    if os.getloadavg()[0] < 1.5 * (os.cpu_count() or 1):
+        assert statistics.median(seconds) < 1.0
+    program = (
+        "import sys\n"
+        "from aline.app.cli import main\n"
+        "try:\n    main()\n"
+        "finally:\n"
+        "    heavy = {'torch', 'numpy', 'matplotlib', 'scipy'} & set(sys.modules)\n"
+        "    print('heavy', sorted(heavy))\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program, "--help"], capture_output=True, text=True, check=False
+    )
+    assert result.stdout.endswith("heavy []\n")
+
+
+# Lists
+
+
+def test_tasks() -> None:
+    text, data = run("tasks"), run("tasks", "--json")
+    assert all(name in text.stdout for name in BUILT_IN)
+    assert [row["task"] for row in json.loads(data.stdout)] == list(BUILT_IN)
+
+
+def test_models() -> None:
+    text, data = run("models"), run("models", "--json")
+    assert text.exit_code == 0
+    assert [row["model"] for row in json.loads(data.stdout)] == zoo.shipped()
+
+
+def test_no_model_at_all_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zoo, "shipped", lambda: [])
+    assert "aline train" in run("models").stdout
+
+
+# Demo
+
+
+@pytest.mark.parametrize("name", ["psychometric", "location", "two sources", "linear"])
+def test_demo_shows_trials_and_writes_a_report(
+    folders: dict[str, Path], name: str, tmp_path: Path
+) -> None:
+    report = tmp_path / "report.html"
+    result = run("demo", folders[name], "--trials", "3", "--report", report)
+    assert result.exit_code == 0, result.output
+    assert result.stderr == ""
+    lines = result.stdout.splitlines()
+    assert [line.split()[0] for line in lines if line[:5].strip().isdigit()] == ["1", "2", "3"]
+    assert "Against the truth" in result.stdout
+    assert f"Report: {report}" in result.stdout
+    assert sum("#" in line for line in lines[-3:]) == 3
+    assert "<svg" in report.read_text()
+
+
+def test_demo_without_a_report(
+    folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run("demo", folders["linear"], "--no-report")
+    assert result.exit_code == 0
+    assert "Report" not in result.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_demo_as_json(folders: dict[str, Path]) -> None:
+    result = run("demo", folders["linear"], "--trials", "2", "--no-report", "--json", "--seed", "5")
+    data = json.loads(result.stdout)
+    assert [trial["number"] for trial in data["trials"]] == [1, 2]
+    assert set(data["truth"]) == {"intercept", "slope"}
+    assert data["seed"] == 5
+
+
+def test_demo_with_another_target(folders: dict[str, Path]) -> None:
+    arguments = ("--target", "guess, lapse", "--trials", "1", "--no-report", "--json")
+    assert json.loads(run("demo", folders["psychometric"], *arguments).stdout)["target"] == [
+        "guess",
+        "lapse",
+    ]
+
+
+def test_demo_of_an_own_task(
+    own_file: Path, save: Callable[[Task, Path], Path], tmp_path: Path
+) -> None:
+    folder = save(load_task(f"{own_file}:task"), tmp_path / "decay")
+    report = tmp_path / "report.html"
+    result = run("demo", folder, "--task", f"{own_file}:task", "--report", report)
+    assert result.exit_code == 0, result.output
+    assert "rate (1/s)" in report.read_text()
+    assert f"--task {own_file}:task" in result.stdout
+
+
+@pytest.mark.skipif("psychometric" not in zoo.shipped(), reason="no psychometric weights shipped")
+def test_demo_of_the_shipped_model(tmp_path: Path) -> None:
+    result = aline("demo", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert result.stderr == ""
+    assert (tmp_path / "aline-demo-psychometric.html").is_file()
+    assert sum(line[:5].strip().isdigit() for line in result.stdout.splitlines()) == 30
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nonsense"], "a model must be a folder"),
+        (["{linear}", "--target", "slop"], "got 'slop'"),
+        (["{linear}", "--target", ""], "got none"),
+        (["{linear}", "--trials", "0"], "--trials"),
+        (["{linear}", "--task", "nowhere.py:task"], "no file nowhere.py"),
+        (["decay.py:task"], "a model is needed here"),
+    ],
+)
+def test_mistakes_in_a_demo(folders: dict[str, Path], arguments: list[str], message: str) -> None:
+    given = [argument.format(linear=folders["linear"]) for argument in arguments]
+    assert message in only_line(run("demo", *given, "--no-report"))
+
+
+def test_a_damaged_model(folders: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "weights.safetensors").write_bytes(b"not weights")
+    assert "is damaged" in only_line(run("demo", tmp_path))
+
+
+def test_a_report_that_cannot_be_written(folders: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    result = run("demo", folders["linear"], "--json", "--report", tmp_path / "file" / "x.html")
+    assert "cannot use" in only_line(result)
+
+
+# Train
+
+
+def test_train_an_own_task_and_use_it(
+    own_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run("train", "decay.py:task", "--rounds", "1")
+    assert result.exit_code == 0, result.output
+    assert "Model: runs/decay" in result.stdout
+    assert "aline demo runs/decay --task decay.py:task" in result.stdout
+    assert (tmp_path / "runs/decay/weights.safetensors").is_file()
+    again = run("train", "decay.py:task", "--rounds", "1")
+    assert "runs/decay holds an earlier run" in only_line(again)
+    assert run("train", "decay.py:task", "--rounds", "2", "--resume").exit_code == 0
+    demo = run("demo", "runs/decay", "--task", "decay.py:task", "--trials", "2")
+    assert demo.exit_code == 0, demo.output
+    assert (tmp_path / "aline-demo-decay.html").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nonsense"], "built-in tasks are"),
+        (["nowhere.py:task"], "no file nowhere.py"),
+        (["linear", "--budget", "soon"], 'such as "90s"'),
+        (["linear", "--rounds", "0"], "rounds"),
+        ([], "Missing argument"),
+    ],
+)
+def test_mistakes_in_a_training(arguments: list[str], message: str, tmp_path: Path) -> None:
+    result = run("train", *arguments, "--out", tmp_path / "run")
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_an_interrupted_training_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*args: object, **kwargs: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("aline.app.runs.train", interrupt)
+    result = run("train", "linear", "--out", tmp_path)
+    assert result.exit_code == 130
+    assert f"train linear --out {tmp_path} --resume" in result.stderr
+
+
+# A real process
+
+
+def test_a_mistake_in_a_real_process_is_one_line() -> None:
+    result = aline("demo", "nonsense")
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("aline: a model must be a folder")
+    assert result.stderr.count("\n") == 1

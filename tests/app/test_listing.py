@@ -1,0 +1,44 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from aline import zoo
+from aline.app.listing import model_blocks, model_rows, task_blocks, task_rows
+from aline.tasks import BUILT_IN
+
+
+def test_every_built_in_task_is_listed() -> None:
+    rows = task_rows()
+    assert [row["task"] for row in rows] == list(BUILT_IN)
+    assert all(row["description"] and row["parameters"] for row in rows)
+    first = rows[0]
+    assert first["parameters"][0] == "threshold ~ Uniform(-3, 3)"
+    assert first["design"] == "stimulus in [-5, 5]"
+    assert first["outcome"] == "yes or no"
+    json.dumps(rows)
+
+
+@pytest.mark.parametrize("width", [80, 110])
+def test_tasks_fit_the_terminal(width: int) -> None:
+    lines = task_blocks(task_rows(), width)
+    assert max(map(len, lines)) <= width
+    assert [line.split()[0] for line in lines if line and line[0] != " "] == list(BUILT_IN)
+
+
+def test_models_are_listed_with_their_facts(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(zoo, "_HERE", folders["linear"].parent)
+    rows = model_rows()
+    assert [row["model"] for row in rows] == zoo.shipped() != []
+    facts = rows[0]["facts"]
+    assert facts["trained"] == "61 s, 1,200 episodes"
+    assert facts["measured gap"] == "0.5"
+    assert "weights" in facts["size"]
+    assert max(map(len, model_blocks(rows, 80))) <= 80
+    json.dumps(rows)
+
+
+def test_no_models() -> None:
+    assert model_blocks([], 80) == []

@@ -1,0 +1,106 @@
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from aline.app.demo import Demo, run_demo
+from aline.app.plots import plates
+from aline.app.plots.canvas import PALETTE, to_svg
+from aline.app.plots.designs import companions
+from aline.app.plots.marginals import plotted_range, prior_density
+from aline.app.plots.plane import sources
+from aline.app.plots.widths import relative_widths, spread
+from aline.app.subject import open_subject
+from aline.app.taskfile import load_task
+from aline.tasks import Task, get
+
+
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [
+        ("psychometric", "curve"),
+        ("linear", "curve"),
+        ("location", "plane"),
+        ("two sources", "plane"),
+    ],
+)
+def test_every_task_gets_its_four_figures(demos: dict[str, Demo], name: str, first: str) -> None:
+    assert [plate.name for plate in plates(demos[name])] == [
+        first,
+        "marginals",
+        "designs",
+        "widths",
+    ]
+
+
+def test_a_design_of_three_axes_has_no_curve_and_no_plane(
+    save: Callable[[Task, Path], Path], tmp_path: Path
+) -> None:
+    task = get("location", dimensions=3, horizon=2)
+    demo = run_demo(open_subject(str(save(task, tmp_path / "deep"))))
+    assert [plate.name for plate in plates(demo)] == ["marginals", "designs", "widths"]
+
+
+def test_colours_become_variables_of_the_page(demos: dict[str, Demo]) -> None:
+    svg = to_svg(plates(demos["psychometric"])[0].figure)
+    assert svg.startswith("<svg")
+    assert "var(--posterior)" in svg
+    assert "var(--font)" in svg
+    assert not [light for light, _ in PALETTE.values() if light in svg]
+    assert "<metadata" not in svg
+
+
+def test_drawing_leaves_matplotlib_as_it_was(demos: dict[str, Demo]) -> None:
+    before = dict(matplotlib.rcParams)
+    plates(demos["psychometric"])
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_units_are_in_the_labels(
+    save: Callable[[Task, Path], Path], own_file: Path, tmp_path: Path
+) -> None:
+    reference = f"{own_file}:task"
+    folder = save(load_task(reference), tmp_path / "decay")
+    curve, marginals, designs, _ = plates(run_demo(open_subject(str(folder), reference)))
+    assert "time (s)" in to_svg(curve.figure)
+    assert "rate (1/s)" in to_svg(marginals.figure)
+    assert "time (s)" in to_svg(designs.figure)
+
+
+def test_parameters_that_live_on_a_design_axis(demos: dict[str, Demo]) -> None:
+    assert companions(demos["psychometric"], "stimulus") == ("threshold",)
+    assert companions(demos["linear"], "x") == ()
+    assert sources(demos["location"]) == [("source_x", "source_y")]
+    assert sources(demos["two sources"]) == [("source1_x", "source1_y"), ("source2_x", "source2_y")]
+    assert sources(demos["linear"]) == []
+
+
+def test_the_prior_drawn_is_a_density(demos: dict[str, Demo]) -> None:
+    for name in ("psychometric", "linear"):
+        demo = demos[name]
+        for label in demo.spec.parameters.labels:
+            grid = np.linspace(*plotted_range(demo, label), 2000)
+            mass = np.trapezoid(prior_density(demo, label, grid), grid)
+            assert mass == pytest.approx(1.0, abs=0.03)
+
+
+def test_widths_are_shares_of_the_priors(demos: dict[str, Demo]) -> None:
+    demo = demos["psychometric"]
+    shares = relative_widths(demo, "threshold")
+    low, high = demo.last.interval["threshold"]
+    assert shares[-1] == pytest.approx((high - low) / 5.7, rel=0.01)
+    assert len(shares) == len(demo.steps)
+
+
+@given(st.dictionaries(st.text(), st.floats(0, 1), max_size=8))
+def test_labels_are_moved_apart_and_keep_their_order(heights: dict[str, float]) -> None:
+    placed = list(spread(heights, 0.08))
+    values = [height for _, height in placed]
+    assert {name for name, _ in placed} == set(heights)
+    assert all(b - a >= 0.08 - 1e-3 for a, b in pairwise(values))
+    assert all(height >= -1e-9 for height in values)

@@ -1,0 +1,94 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from aline.app.cli import app
+from aline.app.scores import score_lines
+
+
+def row(metric: str, step: int, value: float, **more: Any) -> dict[str, Any]:
+    return {
+        "task": "psychometric",
+        "method": "aline-box",
+        "target": "threshold,slope",
+        "metric": metric,
+        "step": step,
+        "value": value,
+        "ci95": 0.01,
+        "n": 500,
+        "published": None,
+        **more,
+    }
+
+
+RESULT = {
+    "rows": [
+        row("j", 0, 0.0),
+        row("j", 30, 3.25),
+        row("rmse", 0, 1.25),
+        row("rmse", 30, 0.5, published=0.57),
+        row("gap:threshold", 0, 0.001, n=0),
+        row("gap:threshold", 30, 0.031),
+        row("coverage:threshold", 0, 0.9),
+        row("coverage:threshold", 30, 0.91),
+    ],
+    "notes": [],
+}
+
+
+def test_a_result_reads_as_a_table() -> None:
+    lines = score_lines(RESULT)
+    assert lines[0] == "Aimed at threshold, slope: 500 simulated experiments"
+    assert lines[1].split() == ["trials", "0", "30"]
+    cells = {tuple(line.split()) for line in lines}
+    assert ("threshold", "0.001", "0.031±0.010") in cells
+    assert ("threshold", "0.90±0.01", "0.91±0.01") in cells
+    assert ("RMSE", "1.250±0.010", "0.500±0.010", "paper", "0.57") in cells
+    assert ("J", "0.00±0.01", "3.25±0.01") in cells
+    assert lines[-1] == (
+        "The largest gap is 0.031±0.010 nats, of threshold after 30 trials "
+        "aimed at threshold, slope."
+    )
+    assert max(map(len, lines)) <= 100
+
+
+def test_without_an_exact_posterior_it_says_so() -> None:
+    rows = [r for r in RESULT["rows"] if not r["metric"].startswith("gap")]
+    lines = score_lines({"rows": rows, "notes": ["no gap: this task has no log_likelihood"]})
+    assert lines[-1].startswith("no gap")
+    assert not any("largest gap" in line for line in lines)
+
+
+@pytest.mark.parametrize("arguments", [[], ["--json"]])
+def test_evaluate_prints_and_writes_its_result(
+    folders: dict[str, Path], tmp_path: Path, arguments: list[str]
+) -> None:
+    output = tmp_path / "results" / "linear.json"
+    given = ["evaluate", str(folders["linear"]), "--episodes", "4", "--output", str(output)]
+    result = CliRunner().invoke(app, [*given, *arguments], prog_name="aline")
+    assert result.exit_code == 0, result.output
+    assert result.stderr == ""
+    written = json.loads(output.read_text())
+    assert {"gap:slope", "coverage:slope", "rmse", "j"} <= {r["metric"] for r in written["rows"]}
+    if arguments:
+        assert json.loads(result.stdout) == written
+    else:
+        assert "Aimed at intercept, slope: 4 simulated experiments" in result.stdout
+        assert f"Written to {output}" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["nonsense"], "a model must be a folder"), (["{linear}", "--episodes", "1"], "--episodes")],
+)
+def test_mistakes_in_an_evaluation(
+    folders: dict[str, Path], arguments: list[str], message: str
+) -> None:
+    given = [argument.format(linear=folders["linear"]) for argument in arguments]
+    result = CliRunner().invoke(app, ["evaluate", *given], prog_name="aline")
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
