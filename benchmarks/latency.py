@@ -3,9 +3,9 @@
     python benchmarks/latency.py --output results/latency.json
 
 The psychometric task, a network of the default size, 200 candidates, trials that start with 30 to
-39 observations. A trial is `ask()`, `tell(...)`, then the posterior's means and the 95 % intervals of the two
-targeted parameters. What the weights are does not matter to the time, so they are untrained.
-Measure on an idle machine: whatever else runs is in the numbers.
+39 observations. A trial is `ask()`, `tell(...)`, then `posterior()` with the mean and the 95 %
+interval of both targeted parameters. What the weights are does not matter to the time, so they
+are untrained. Measure on an idle machine: whatever else runs is in the numbers.
 """
 
 from __future__ import annotations
@@ -43,9 +43,8 @@ def trial(experiment: Experiment) -> tuple[float, float, float]:
     experiment.tell(asked, 1)
     after_tell = time.perf_counter()
     posterior = experiment.posterior()
-    means = posterior.mean
     for name in TARGET:
-        _ = means[name], posterior.interval(name, 0.95)
+        _ = posterior[name].mean, posterior[name].interval(0.95)
     return after_ask - start, after_tell - after_ask, time.perf_counter() - after_tell
 
 
@@ -98,8 +97,10 @@ def show(found: list[dict[str, Any]]) -> None:
     print(f"{'storage':8}  {'part':10}  {'median':>9}  {'p99':>9}")
     for median, slow in zip(found[::2], found[1::2], strict=True):
         bar = BARS[median["storage"]] if median["part"] == "trial" else None
-        verdict = "" if bar is None else f"  bar {bar * 1e3:.0f} ms: " + (
-            "met" if median["value"] <= bar else "MISSED"
+        verdict = (
+            ""
+            if bar is None
+            else f"  bar {bar * 1e3:.0f} ms: " + ("met" if median["value"] <= bar else "MISSED")
         )
         print(
             f"{median['storage']:8}  {median['part']:10}  {median['value'] * 1e3:6.3f} ms  "

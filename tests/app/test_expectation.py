@@ -45,5 +45,5 @@ def test_the_truth_of_a_real_outcome_is_its_mean(demos: dict[str, Demo]) -> None
     demo = demos["linear"]
     found = expectation_of(demo)
     line = demo.truth["intercept"] + demo.truth["slope"] * found.x
-    # The mean of 400 simulations with noise 0.5 at each of 161 points.
-    assert found.truth == pytest.approx(line, abs=4.5 * 0.5 / 20)
+    # The mean of 1000 simulations with noise 0.5 at each of 161 points.
+    assert found.truth == pytest.approx(line, abs=4.5 * 0.5 / 1000**0.5)

@@ -29,7 +29,9 @@ RESULT = {
         row("j", 0, 0.0),
         row("j", 30, 3.25),
         row("rmse", 0, 1.25),
-        row("rmse", 30, 0.5, published=0.57),
+        row("rmse", 30, 0.4),
+        row("posterior_rmse", 0, 2.25),
+        row("posterior_rmse", 30, 0.5, published=0.57),
         row("gap:threshold", 0, 0.001, n=0),
         row("gap:threshold", 30, 0.031),
         row("coverage:threshold", 0, 0.9),
@@ -46,7 +48,8 @@ def test_a_result_reads_as_a_table() -> None:
     cells = {tuple(line.split()) for line in lines}
     assert ("threshold", "0.001", "0.031±0.010") in cells
     assert ("threshold", "0.90±0.01", "0.91±0.01") in cells
-    assert ("RMSE", "1.250±0.010", "0.500±0.010", "paper", "0.57") in cells
+    assert ("mean", "1.250±0.010", "0.400±0.010") in cells
+    assert ("posterior", "2.250±0.010", "0.500±0.010", "paper", "0.57") in cells
     assert ("J", "0.00±0.01", "3.25±0.01") in cells
     assert lines[-1] == (
         "The largest gap is 0.031±0.010 nats, of threshold after 30 trials "

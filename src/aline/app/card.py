@@ -10,8 +10,6 @@ from aline.app.tables import duration, short
 from aline.model import Model
 from aline.spaces import Binary, Design, Outcome, Parameters
 
-_NAMED_ELSEWHERE = ("seconds", "episodes", "machine", "seed", "command", "rounds", "config")
-
 
 def facts_of(model: Model) -> dict[str, str]:
     """What a reader wants to know of a model, as short lines by name."""
@@ -25,11 +23,9 @@ def facts_of(model: Model) -> dict[str, str]:
     }
     if "seconds" in training:
         facts["trained"] = _trained(training)
-    for key in ("machine", "command"):
+    for key, name in (("machine", "trained on"), ("command", "trained with"), ("seed", "its seed")):
         if key in training:
-            facts["on" if key == "machine" else "with"] = str(training[key])
-    if "seed" in training:
-        facts["training seed"] = str(training["seed"])
+            facts[name] = str(training[key])
     facts |= {f"measured {k}": _value(v) for k, v in model.measurements.items()}
     facts["aline"] = __version__
     return facts

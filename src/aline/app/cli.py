@@ -186,10 +186,9 @@ def _split(names: str | None) -> list[str] | None:
 
 def _after_demo(subject: Subject, done: Demo) -> dict[str, str]:
     """What to try next, and why."""
-    words, shown = subject.words, set(done.shown)
-    other = next(
-        (t for t, _ in done.spec.targets if set(t) != shown and t[0] != "predictions"), None
-    )
+    words = subject.words
+    goals = [names for names, _ in done.spec.targets if set(names) <= set(done.truth)]
+    other = next((names for names in goals if set(names) != set(done.target)), None)
     seed = f" --seed {done.seed}" if done.seed else ""
     again = (
         {f"demo {words} --target {','.join(other)}{seed}": "the same truth, another question"}
@@ -197,16 +196,12 @@ def _after_demo(subject: Subject, done: Demo) -> dict[str, str]:
         else {f"demo {words} --seed {done.seed + 1}": "another truth"}
     )
     example = Path("examples/decay.py")
-    third = (
-        {f"train {example}:task --budget 5min": "an experiment of your own"}
-        if example.is_file()
+    own = (
+        {f"train {example}:task --budget 5min": "train for an experiment of your own"}
+        if example.is_file() and subject.task_reference is None
         else {"tasks": "what else there is"}
     )
-    return {
-        **again,
-        f"evaluate {words} --episodes 100": "how close to the exact posterior",
-        **third,
-    }
+    return {**again, f"evaluate {words} --episodes 100": "how good the model is", **own}
 
 
 def _after_training(folder: Path, task: str) -> dict[str, str]:

@@ -14,7 +14,9 @@ from aline.spaces import Binary
 from aline.tasks import Task
 
 Array = NDArray[np.float64]
-POINTS, DRAWS = 161, 400
+POINTS = 161  # along the axis
+DRAWS = 400  # curves that make a band
+REPEATS = 1000  # simulations that make a mean
 
 
 @dataclass(frozen=True)
@@ -65,14 +67,15 @@ def _band_of_curves(demo: Demo, x: Tensor) -> tuple[Array, Array]:
 
 def _expected(task: Task, theta: Tensor, x: Tensor) -> Tensor:
     """The mean outcome [batch, point] at designs x [point], for theta [batch, parameter]."""
-    named = task.spec.parameters.to_user(theta[:, None, :])
     (name,) = task.spec.design.names
-    design = {name: x.expand(len(theta), -1)}
     if task.log_likelihood is not None and isinstance(task.spec.outcome, Binary):
+        named = task.spec.parameters.to_user(theta[:, None, :])
+        design = {name: x.expand(len(theta), -1)}
         return task.log_likelihood(named, design, torch.ones_like(design[name])).exp()
-    generator = torch.Generator().manual_seed(0)
-    repeats = [task.simulate(named, design, generator).float() for _ in range(DRAWS)]
-    return torch.stack(repeats).mean(0)
+    named = task.spec.parameters.to_user(theta.repeat(REPEATS, 1)[:, None, :])
+    design = {name: x.expand(REPEATS * len(theta), -1)}
+    outcomes = task.simulate(named, design, torch.Generator().manual_seed(0))
+    return outcomes.float().view(REPEATS, len(theta), -1).mean(0)
 
 
 def _array(values: object) -> Array:

@@ -16,9 +16,11 @@ Row = dict[str, Any]
 _KINDS = {
     "gap": ("gap to the exact posterior, nats: the mean of log p_exact − log q of the truth", 3),
     "coverage": ("coverage of the 90 % interval: how often it holds the truth", 2),
-    "rmse": ("RMSE of the posterior mean over the targets", 3),
+    "rmse": ("RMSE of the targets: of the posterior mean, and of the whole posterior", 3),
+    "posterior_rmse": ("", 3),
     "j": ("J, nats gained about the targets", 2),
 }
+_NAMES = {"rmse": "mean", "posterior_rmse": "posterior", "j": "J"}
 
 
 def measure(subject: Subject, episodes: int, seed: int) -> dict[str, Any]:
@@ -57,7 +59,7 @@ def _table(rows: list[Row]) -> list[str]:
     headings: dict[int, str] = {}
     for kind, (heading, digits) in _KINDS.items():
         names = [name for name in _metrics(rows) if name.partition(":")[0] == kind]
-        if names:
+        if names and heading:
             headings[len(cells)] = heading
         cells += [_line(rows, name, steps, digits) for name in names]
     table = aligned(["trials", *(str(step) for step in steps), ""], cells)
@@ -77,7 +79,7 @@ def _line(rows: list[Row], metric: str, steps: list[int], digits: int) -> list[s
     values = [_value(found[step], digits) if step in found else "" for step in steps]
     published = [row["published"] for row in found.values() if row["published"] is not None]
     paper = f"paper {published[-1]:g}" if published else ""
-    name = metric.partition(":")[2] or {"rmse": "RMSE", "j": "J"}.get(metric, metric)
+    name = metric.partition(":")[2] or _NAMES.get(metric, metric)
     return [f"  {name}", *values, paper]
 
 

@@ -46,10 +46,10 @@ class TrialTable:
             self.columns.append(Column(name, max(len(name), longest)))
         answer = Column("response", 8) if isinstance(spec.outcome, Binary) else Column("outcome", 7)
         self.columns.append(answer)
-        self.names, self.bar = self._fit(targeted(spec, target), width)
+        self.names, self.bars = self._fit(targeted(spec, target), width)
 
-    def _fit(self, names: Sequence[str], width: int) -> tuple[list[str], int]:
-        """The parameters there is room for, and how wide their bars may be."""
+    def _fit(self, names: Sequence[str], width: int) -> tuple[list[str], dict[str, int]]:
+        """The parameters there is room for, and how wide a bar each has; the first come first."""
         left = width - sum(column.width + len(GAP) for column in self.columns)
         kept: list[str] = []
         for name in names:
@@ -58,8 +58,9 @@ class TrialTable:
                 break
             kept.append(name)
             left -= need
-        bar = min(LONGEST_BAR, left // max(1, len(kept)) - 1)
-        return kept, bar if bar >= SHORTEST_BAR else 0
+        count = min(len(kept), left // (SHORTEST_BAR + 1))
+        bar = min(LONGEST_BAR, left // max(1, count) - 1)
+        return kept, {name: bar if i < count else 0 for i, name in enumerate(kept)}
 
     def _number_width(self, name: str) -> int:
         low, high = self.prior[name].interval
@@ -78,7 +79,7 @@ class TrialTable:
         return [GAP.join(names).rstrip(), GAP.join([*blank, *what]).rstrip()]
 
     def _group_width(self, name: str) -> int:
-        return self._belief_width(name) + (self.bar + 1 if self.bar else 0)
+        return self._belief_width(name) + (self.bars[name] + 1 if self.bars[name] else 0)
 
     def _explain(self, name: str) -> str:
         mean = "mean".rjust(self._number_width(name))
@@ -106,7 +107,8 @@ class TrialTable:
         low, high = (number(edge, span).rjust(width) for edge in step.interval[name])
         text = f"{number(step.mean[name], span).rjust(width)} [{low}, {high}]"
         text = text.ljust(self._belief_width(name))
-        return f"{text} {interval_bar(step, name, prior, self.bar)}" if self.bar else text
+        bar = self.bars[name]
+        return f"{text} {interval_bar(step, name, prior, bar)}" if bar else text
 
 
 class DemoScreen:
@@ -122,7 +124,7 @@ class DemoScreen:
         """One trial; before the first, what is about to happen."""
         if step.number == 0:
             self._open()
-        self.say(self.table.line(step), dim=step.outcome is None)
+        self.say(self.table.line(step), dim=True if step.outcome is None else None)
 
     def _open(self) -> None:
         self.say(title(self.spec), bold=True)

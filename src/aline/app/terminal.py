@@ -33,9 +33,9 @@ def show(data: Any, lines: Iterable[str], as_json: bool) -> None:
 def suggest(title: str, commands: dict[str, str]) -> None:
     """Commands to try next, each with what it does."""
     say(f"\n{title}", bold=True)
-    width = max(len(command) for command in commands)
     for command, what in commands.items():
-        say(f"  {program()} {command:<{width}}  # {what}")
+        say(f"  # {what}", dim=True)
+        say(f"  {program()} {command}")
 
 
 def width() -> int:

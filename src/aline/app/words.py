@@ -55,7 +55,7 @@ def result(demo: Demo) -> str:
     held = sum(demo.holds_truth(label) for label in demo.shown)
     return (
         f"The 95 % interval of {name} went from {number(high - low, high - low)} wide to "
-        f"{number(b - a, high - low)}; {held} of the {len(demo.shown)} intervals aimed at "
+        f"{number(b - a, high - low)}; {held} of {len(demo.shown)} intervals aimed at "
         "hold the truth."
     )
 

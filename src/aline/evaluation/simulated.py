@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from aline.episodes import Context, Goal, goal_of, play
 from aline.errors import InputError
 from aline.model import LearnedPolicy, Mixture, Model, Network
-from aline.spaces import Parameters
 from aline.tasks import Task
 
 _BATCH = 250
-_HERMITE = 24  # Gauss-Hermite nodes for the mean of a transformed Gaussian
 
 
 @dataclass(frozen=True)
@@ -111,23 +108,3 @@ def posteriors_after(network: Network, context: Context, lengths: Sequence[int])
         torch.cat([p.mean for p in parts]),
         torch.cat([p.std for p in parts]),
     )
-
-
-def posterior_means(parameters: Parameters, posterior: Mixture) -> dict[str, Tensor]:
-    """Posterior means in the user's units, label -> [...], of posteriors [..., parameter]."""
-    means = []
-    for i, scale in enumerate(parameters.scales):
-        weight = posterior.log_weight[..., i, :].exp()
-        mean = _gaussian_mean(scale.to_user, posterior.mean[..., i, :], posterior.std[..., i, :])
-        # Labels are computed from network values: the value whose transform is the mean. That is
-        # exact for a simplex too, whose weights are products of independent sticks.
-        means.append(scale.to_network((weight * mean).sum(-1)))
-    return parameters.to_labels(torch.stack(means, -1))
-
-
-def _gaussian_mean(transform: Callable[[Tensor], Tensor], mean: Tensor, std: Tensor) -> Tensor:
-    """E[transform(z)] for z ~ N(mean, std^2)."""
-    nodes, weights = np.polynomial.hermite_e.hermegauss(_HERMITE)
-    z = mean[..., None] + std[..., None] * torch.tensor(nodes, dtype=mean.dtype)
-    share = torch.tensor(weights / weights.sum(), dtype=mean.dtype)
-    return (transform(z) * share).sum(-1)

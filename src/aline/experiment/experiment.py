@@ -219,21 +219,18 @@ class Experiment:
 
     def attach(self, designs: Mapping[str, Any], outcomes: Any) -> tuple[Trial, ...]:
         """Add data measured earlier: a list an axis, and the outcomes in the same order."""
-
-        def event(state: State) -> Event:
-            plain = plain_designs(state.spec.design, designs)
-            values = [state.spec.outcome.read(value) for value in _listed(outcomes)]
-            count = len(plain[state.spec.design.names[0]])
-            if len(values) != count or not values:
-                raise InputError(
-                    f"attach takes one outcome a design, at least one, got {count} designs and "
-                    f"{len(values)} outcomes"
-                )
-            first = len(state.trials)
-            return {"event": "attached", "trial": first, "designs": plain, "outcomes": values}
-
-        before = len(self._state.trials)
-        return tuple(_copy(trial) for trial in self._commit(event).trials[before:])
+        spec = self._state.spec
+        plain = plain_designs(spec.design, designs)
+        values = [spec.outcome.read(value) for value in _listed(outcomes)]
+        count = len(plain[spec.design.names[0]])
+        if len(values) != count or not values:
+            raise InputError(
+                f"attach takes one outcome a design, at least one, got {count} designs and "
+                f"{len(values)} outcomes"
+            )
+        event = {"event": "attached", "designs": plain, "outcomes": values}
+        state = self._commit(lambda state: {**event, "trial": len(state.trials)})
+        return tuple(_copy(trial) for trial in state.trials[-count:])
 
     def restrict(
         self, candidates: Mapping[str, Any] | Design | None = None, *, repeats: bool = True
@@ -244,11 +241,8 @@ class Experiment:
         may name only some axes. With `repeats=False` no point is asked for twice.
         """
 
-        def event(state: State) -> Event:
-            plain = plain_restriction(state.spec.design, candidates, repeats)
-            return {"event": "restricted", **plain}
-
-        self._commit(event)
+        plain = plain_restriction(self._state.spec.design, candidates, repeats)
+        self._commit(lambda state: {"event": "restricted", **plain})
 
     def _change(self, **settings: Any) -> None:
         self._commit(lambda state: {"event": "changed", **settings})

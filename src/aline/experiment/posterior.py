@@ -14,24 +14,16 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from aline.errors import InputError, UserError
-from aline.experiment.marginals import Coordinate, Marginal, Share, as_double
+from aline.experiment.marginals import Components, Coordinate, Marginal, Share, as_double
 from aline.model import Mixture
 from aline.spaces import Parameters
 
 if TYPE_CHECKING:
     import arviz
-
-DRAWS = 8192  # for the shares of a simplex: quantiles to about 2 % of a standard deviation
-
-# Gauss-Hermite nodes and weights for N(0, 1). With 24, standard deviations under a uniform prior
-# are exact to 1e-9 of its width for components as wide as the prior (1 in z), 4e-6 for 1.5.
-_NODES, _WEIGHTS = map(torch.from_numpy, np.polynomial.hermite_e.hermegauss(24))
-_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 
 
 class Posterior:
@@ -42,9 +34,8 @@ class Posterior:
 
     def __init__(self, mixture: Mixture, parameters: Parameters):
         # In double precision, as float32 loses the probit's tails; weights that sum to one there.
-        self._mixture = Mixture(
-            mixture.log_weight.double().log_softmax(-1), mixture.mean.double(), mixture.std.double()
-        )
+        log_weight = mixture.log_weight.double().log_softmax(-1)
+        self._mixture = Mixture(log_weight, mixture.mean.double(), mixture.std.double())
         self._parameters = parameters
         self._marginals: dict[str, Marginal] = {}
 
@@ -56,12 +47,12 @@ class Posterior:
     @property
     def mean(self) -> dict[str, float]:
         """Posterior means by name."""
-        return {name: mean for name, (mean, _) in self._moments.items()}
+        return {name: self[name].mean for name in self.names}
 
     @property
     def std(self) -> dict[str, float]:
         """Posterior standard deviations by name."""
-        return {name: std for name, (_, std) in self._moments.items()}
+        return {name: self[name].std for name in self.names}
 
     def __getitem__(self, name: str) -> Marginal:
         """One parameter's posterior: `posterior["threshold"].interval(0.9)`."""
@@ -119,9 +110,10 @@ class Posterior:
     def __repr__(self) -> str:
         wide = max((len(name) for name in self.names), default=0)
         lines = [f"{'':{wide}}  {'mean':>9}  {'sd':>9}  95 % interval"]
-        for name, (mean, std) in self._moments.items():
-            low, high = self.interval(name)
-            lines.append(f"{name:{wide}}  {mean:9.4g}  {std:9.4g}  [{low:.4g}, {high:.4g}]")
+        for one in map(self.__getitem__, self.names):
+            low, high = one.interval()
+            row = f"{one.name:{wide}}  {one.mean:9.4g}  {one.std:9.4g}  [{low:.4g}, {high:.4g}]"
+            lines.append(row)
         return "\n".join(lines)
 
     def _make(self, name: str) -> Marginal:
@@ -129,63 +121,17 @@ class Posterior:
         columns = self._parameters.index(owner)
         if self._parameters.is_direct(name):
             return self._coordinate(name, columns[position])
-        # Share k is stick k of what the sticks before it left; the last is the last stick's rest.
-        sticks = columns[: min(position, len(columns) - 1)]
-        taken = [self._parameters.scales[c].to_user(self._draws[:, c]) for c in sticks]
-        stick = columns[len(sticks)]
-        return Share(
-            name,
-            lambda: self._moments[name],
-            stick=self._coordinate(self._parameters.names[stick], stick),
-            left=math.prod((1 - part for part in taken), start=torch.ones(DRAWS).double()),
-            draws=self._parameters.to_labels(self._draws)[name],
-        )
+        sticks = [self._coordinate(name, column) for column in columns[: position + 1]]
+        return Share(name, sticks, is_rest=position == len(columns))
 
     def _coordinate(self, name: str, column: int) -> Coordinate:
+        weights, means, stds = (part[column] for part in self._components)
+        return Coordinate(name, (weights, means, stds), self._parameters.scales[column])
+
+    @cached_property
+    def _components(self) -> Components:
         m = self._mixture
-        one = Mixture(m.log_weight[column], m.mean[column], m.std[column])
-        return Coordinate(name, lambda: self._moments[name], one, self._parameters.scales[column])
-
-    @cached_property
-    def _draws(self) -> Tensor:
-        """Fixed draws [draw, parameter] on the network's scale."""
-        return self._mixture.sample(DRAWS, torch.Generator())
-
-    @cached_property
-    def _moments(self) -> dict[str, tuple[float, float]]:
-        """Mean and standard deviation of each scalar."""
-        means, variances = (values.tolist() for values in self._coordinate_moments())
-        pairs: list[tuple[float, float]] = []
-        for name, prior in self._parameters.priors.items():
-            own = [(means[c], variances[c]) for c in self._parameters.index(name)]
-            pairs += _share_moments(own) if prior.family == "Dirichlet" else own
-        rooted = [(mean, math.sqrt(variance)) for mean, variance in pairs]
-        return dict(zip(self.names, rooted, strict=True))
-
-    def _coordinate_moments(self) -> tuple[Tensor, Tensor]:
-        """Mean and variance of each coordinate in the user's units, [parameter]."""
-        z = self._mixture.mean[..., None] + self._mixture.std[..., None] * _NODES
-        scales = self._parameters.scales
-        parts = [scale.to_user(part) for scale, part in zip(scales, z, strict=True)]
-        value = torch.stack(parts) if parts else z
-        weight = self._mixture.log_weight.exp()[..., None] * _WEIGHTS
-        mean = (weight * value).sum((1, 2))
-        # Around the mean, as E[x^2] - E[x]^2 cancels for narrow posteriors far from zero.
-        return mean, (weight * (value - mean[:, None, None]).square()).sum((1, 2))
-
-
-def _share_moments(sticks: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Mean and variance of the K shares of a simplex from those of its K - 1 sticks.
-
-    The sticks are independent, so moments of products are products of moments.
-    """
-    shares, left, left_squared = [], 1.0, 1.0
-    for mean, variance in [*sticks, (1.0, 0.0)]:
-        square = variance + mean * mean
-        share = left * mean
-        shares.append((share, max(left_squared * square - share * share, 0.0)))
-        left, left_squared = left * (1 - mean), left_squared * (1 - 2 * mean + square)
-    return shares
+        return m.log_weight.exp().numpy(), m.mean.numpy(), m.std.numpy()
 
 
 def _find(parameters: Parameters, name: str) -> tuple[str, int]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,33 +40,70 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], card: Mapping[str, 
     """One file with tensors and a JSON card in its header."""
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps({"format": FORMAT, **card})
-    write_atomically(path, save(plain, metadata={"aline": text}))
+    metadata = {"aline": text, "sha256": _checksum(text, plain)}
+    write_atomically(path, save(plain, metadata=metadata))
+
+
+def _checksum(card: str, tensors: Mapping[str, Tensor]) -> str:
+    """Over the card and every tensor: safetensors alone would not notice a flipped bit."""
+    digest = hashlib.sha256(card.encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.numpy().tobytes())
+    return digest.hexdigest()
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """What `write_tensors` wrote; a damaged, foreign or newer file gives a clear error."""
-    card = read_card(path)
-    try:
-        with safe_open(path, framework="pt") as file:
-            return {name: file.get_tensor(name) for name in file.keys()}, card  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError) as error:
-        raise CheckpointError(f"{path} is damaged ({error}): restore it or train again") from None
+    metadata = _metadata(path)
+    card = _parse(path, metadata)
+    with _opened(path) as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    # The first files carry no checksum.
+    if metadata.get("sha256") not in (None, _checksum(metadata["aline"], tensors)):
+        raise _damaged(path, "its checksum does not match")
+    return tensors, card
 
 
 def read_card(path: Path) -> dict[str, Any]:
     """Only the card of a file."""
+    return _parse(path, _metadata(path))
+
+
+def _metadata(path: Path) -> dict[str, str]:
     if not path.is_file():
         raise CheckpointError(f"no weights at {path}: give the folder that model.save(...) wrote")
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-    except (SafetensorError, OSError, ValueError) as error:
-        raise CheckpointError(f"{path} is damaged ({error}): restore it or train again") from None
+    with _opened(path) as file:
+        metadata: dict[str, str] = file.metadata() or {}
     if "aline" not in metadata:
         raise CheckpointError(f"{path} was not written by aline: its header has no card")
-    card: dict[str, Any] = json.loads(metadata["aline"])
-    if card.get("format", 0) > FORMAT:
+    if not set(metadata) <= {"aline", "sha256"}:
+        raise _damaged(path, "its header has unknown fields")
+    return metadata
+
+
+def _parse(path: Path, metadata: Mapping[str, str]) -> dict[str, Any]:
+    try:
+        card: dict[str, Any] = json.loads(metadata["aline"])
+        newer = card["format"] > FORMAT
+    except (ValueError, KeyError, TypeError):
+        raise _damaged(path, "its card is unreadable") from None
+    if newer:
         raise CheckpointError(
             f"{path} has format {card['format']}, this aline reads up to {FORMAT}: upgrade aline"
         )
     return card
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            yield file
+    except (SafetensorError, OSError, ValueError) as error:
+        raise _damaged(path, str(error)) from None
+
+
+def _damaged(path: Path, reason: str) -> CheckpointError:
+    return CheckpointError(f"{path} is damaged ({reason}): restore it or train again")

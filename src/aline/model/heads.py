@@ -83,8 +83,13 @@ class MixtureHead(nn.Module):
 
     def forward(self, tokens: Tensor) -> Mixture:
         """[..., embed] -> mixtures [...]."""
-        logit, mean, raw = self.mlp(tokens).chunk(3, -1)
-        return Mixture(logit.log_softmax(-1), mean, F.softplus(raw) + STD_FLOOR)
+        return mixture_of(self.mlp(tokens))
+
+
+def mixture_of(raw: Tensor) -> Mixture:
+    """Free numbers [..., 3 * component] as mixtures [...]."""
+    logit, mean, spread = raw.chunk(3, -1)
+    return Mixture(logit.log_softmax(-1), mean, F.softplus(spread) + STD_FLOOR)
 
 
 class BernoulliHead(nn.Module):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -19,6 +20,8 @@ from torch import Tensor, nn
 
 from aline.episodes import Context, Goal
 from aline.model.attention import Layer
+from aline.model.embedder import Mlp
+from aline.model.heads import Mixture, mixture_of
 from aline.model.network import Network, View
 
 
@@ -54,43 +57,69 @@ class LiveView(View):
 
     def decode(self, tokens: Tensor) -> list[Tensor]:
         """Target tokens [1, 1, target, embed] after each layer; they see only context."""
-        states, rows = [], tokens.reshape(-1, tokens.shape[-1])
-        for layer, keys, values in zip(self.weights.layers, *self.stored, strict=False):
-            rows = layer(rows, keys, values)
-            states.append(rows[None, None])
+        return [rows[None, None] for rows in self._decode(tokens[0, 0])]
+
+    def _decode(self, rows: Tensor) -> list[Tensor]:
+        states = []
+        for i, layer in enumerate(self.weights.layers):
+            rows = layer(rows, self.stored.keys[i], self.stored.values[i])
+            states.append(rows)
         return states
+
+    @cached_property
+    def _parameter_rows(self) -> list[Tensor]:
+        """The parameters' tokens [parameter, embed] after each layer."""
+        return self._decode(self.network.parameter_embedding)
+
+    def posterior(self, chosen: Tensor | None = None) -> Mixture:
+        """Marginal posteriors [1, 1, parameter] on the network's scale."""
+        if chosen is not None:
+            return super().posterior(chosen)
+        return mixture_of(
+            self.weights.posterior(_standardise(self._parameter_rows[-1]))[None, None]
+        )
+
+    def scores(self, candidates: Tensor, goal: Goal) -> Tensor:
+        """The pool policy's logits [1, 1, query] of candidates [1, 1, query, design]."""
+        rows = self.weights.candidate(self.weights.spectrum(candidates[0, 0]))
+        return self.weights.score(_standardise(self._ask(rows, goal))).view(1, 1, -1)
 
     def _policy_decode(self, tokens: Tensor, goal: Goal) -> Tensor:
         """Queries see the context and the selected targets, never each other."""
-        network, layers = self.network, self.weights.policy
-        depth, rows = len(layers), tokens[0, 0]
-        own = self.weights.project_policy(self._selected_states(goal))
-        keys, values = Stored(self.stored.keys[-depth:], self.stored.values[-depth:]).append(own)
-        for i, layer in enumerate(layers):
-            rows = layer(rows, keys[i], values[i])
-        out: Tensor = network.policy.norm(rows[None, None])
+        out: Tensor = self.network.policy.norm(self._ask(tokens[0, 0], goal)[None, None])
         return out
 
-    def _selected_states(self, goal: Goal) -> Tensor:
-        """The goal's tokens as the policy's layers read them, [layer, target, embed]."""
+    def _ask(self, rows: Tensor, goal: Goal) -> Tensor:
         depth = len(self.weights.policy)
-        states = torch.cat(self.parameter_states[-depth:])[:, 0]
-        if not bool(goal.parameters.all()):
-            states = states[:, goal.parameters[0]]
+        own = self.weights.project_policy(self._selected_states(goal, depth))
+        keys, values = Stored(self.stored.keys[-depth:], self.stored.values[-depth:]).append(own)
+        for i, layer in enumerate(self.weights.policy):
+            rows = layer(rows, keys[i], values[i])
+        return rows
+
+    def _selected_states(self, goal: Goal, depth: int) -> Tensor:
+        """The goal's tokens as the policy's layers read them, [layer, target, embed]."""
+        states = torch.stack(self._parameter_rows[-depth:])[:, goal.parameters[0]]
         if goal.points.shape[1]:
-            points = torch.cat(self._point_states(goal.points[:, None])[-depth:])[:, 0]
-            states = torch.cat([states, points[:, goal.points_mask[0]]], 1)
+            network, points = self.network, goal.points[0, goal.points_mask[0]]
+            tokens = network.design_embedder(points) + network.prediction_marker
+            states = torch.cat([states, torch.stack(self._decode(tokens)[-depth:])], 1)
         return states
 
     def extend(self, design: Tensor, outcome: Tensor) -> LiveView:
         """With one more observation: design [1, design], outcome [1]."""
-        token = self.network.observe_tokens(design, outcome)
-        stored = self.stored.append(self.weights.project(self.weights.context_states(token)))
-        return self._over(self.context.append(design, outcome), stored)
-
-    def _over(self, context: Context, stored: Stored) -> LiveView:
+        seen = torch.cat([self.weights.spectrum(design), outcome[:, None]], 1)
+        states = self.weights.context_states(self.weights.observation(seen))
         return LiveView(
-            self.network, context, [], [], None, None, (1, 1), weights=self.weights, stored=stored
+            self.network,
+            self.context.append(design, outcome),
+            [],
+            [],
+            None,
+            None,
+            (1, 1),
+            weights=self.weights,
+            stored=self.stored.append(self.weights.project(states)),
         )
 
 
@@ -135,28 +164,74 @@ class FoldedLayer(NamedTuple):
         return self.feed(torch.addmm(rows, read, self.out).add_(self.out_bias))
 
 
+class FoldedMlp(NamedTuple):
+    """Two linear layers with a ReLU between."""
+
+    first: Tensor
+    first_bias: Tensor
+    second: Tensor
+    second_bias: Tensor
+
+    @classmethod
+    def of(cls, mlp: Mlp, norm: nn.LayerNorm | None = None) -> FoldedMlp:
+        """Fold an MLP and the norm before it."""
+        weight, bias = _fold(norm, mlp.first)
+        return cls(weight, bias, mlp.second.weight.T.contiguous(), mlp.second.bias)
+
+    @classmethod
+    def sum(cls, a: FoldedMlp, b: FoldedMlp) -> FoldedMlp:
+        """One MLP of both inputs side by side that gives the sum of both outputs."""
+        return cls(
+            torch.block_diag(a.first, b.first),
+            torch.cat([a.first_bias, b.first_bias]),
+            torch.cat([a.second, b.second]),
+            a.second_bias + b.second_bias,
+        )
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """[row, inputs] -> [row, outputs]."""
+        inner = torch.addmm(self.first_bias, rows, self.first).relu_()
+        return torch.addmm(self.second_bias, inner, self.second)
+
+
 class Folded(NamedTuple):
-    """A network's layers, folded."""
+    """A network's weights, folded."""
 
     heads: int
+    octaves: Tensor
+    observation: FoldedMlp  # of a design's spectrum and an outcome
+    candidate: FoldedMlp  # of a design's spectrum
     layers: list[FoldedLayer]
     policy: list[FoldedLayer]
     key_value: Tensor  # [layer, embed, 2 * embed]
     key_value_bias: Tensor  # [layer, 1, 2 * embed]
+    posterior: FoldedMlp
+    score: FoldedMlp
 
     @classmethod
     @torch.no_grad()
     def of(cls, network: Network) -> Folded:
         """Fold a network; later changes of its weights do not show."""
-        layers, policy = list(network.layers), list(network.policy.layers)
-        folds = [_fold(layer.norm_key, layer.key_value) for layer in layers + policy]
+        layers, policy = list(network.layers), network.policy
+        folds = [_fold(layer.norm_key, layer.key_value) for layer in (*layers, *policy.layers)]
+        design = FoldedMlp.of(network.design_embedder.mlp)
         return cls(
             heads=network.config.heads,
+            octaves=network.design_embedder.octaves,
+            observation=FoldedMlp.sum(design, FoldedMlp.of(network.outcome_embedder)),
+            candidate=design if policy.is_box else FoldedMlp.of(policy.embedder.mlp),
             layers=[FoldedLayer.of(layer) for layer in layers],
-            policy=[FoldedLayer.of(layer) for layer in policy],
+            policy=[FoldedLayer.of(layer) for layer in policy.layers],
             key_value=torch.stack([weight for weight, _ in folds]),
             key_value_bias=torch.stack([bias for _, bias in folds])[:, None],
+            posterior=FoldedMlp.of(network.posterior_head.mlp, network.norm),
+            score=FoldedMlp.of(policy.head, policy.norm),
         )
+
+    def spectrum(self, designs: Tensor) -> Tensor:
+        """What the embedders make of designs [row, design] before their MLP."""
+        angles = (designs[..., None] * self.octaves).flatten(1)
+        return torch.cat([designs, angles.sin(), angles.cos()], 1)
 
     def context_states(self, tokens: Tensor) -> Tensor:
         """Observations [token, embed] as every layer projects them, [layer, token, embed]."""
@@ -187,7 +262,9 @@ def _standardise(rows: Tensor) -> Tensor:
     return torch.layer_norm(rows, rows.shape[-1:])
 
 
-def _fold(norm: nn.LayerNorm, linear: nn.Linear) -> tuple[Tensor, Tensor]:
+def _fold(norm: nn.LayerNorm | None, linear: nn.Linear) -> tuple[Tensor, Tensor]:
     """One matrix [inputs, outputs] and bias for a norm's affine part and the linear after it."""
+    if norm is None:
+        return linear.weight.T.contiguous(), linear.bias
     weight = (linear.weight * norm.weight).T.contiguous()
     return weight, linear.bias + linear.weight @ norm.bias

@@ -58,27 +58,23 @@ class Model:
         try:
             network = Network(Spec.from_json(card["task"]), ModelConfig(**card["model"]))
             network.load_state_dict(tensors)
-        except (KeyError, TypeError, RuntimeError) as error:
+            training, measurements = card["training"], card["measurements"]
+        except (KeyError, TypeError, AttributeError, RuntimeError) as error:
             first = str(error).strip().splitlines()[0]
             raise CheckpointError(
                 f"{path} does not fit its card ({first}): restore it or train again"
             ) from None
         network.eval().requires_grad_(False)
-        source = Path(folder).resolve()
-        return cls(network, card["training"], card["measurements"], source)
+        return cls(network, training, measurements, Path(folder).resolve())
 
 
 def fresh(spec: Spec, config: ModelConfig, generator: torch.Generator) -> Network:
-    """A network with initial weights that depend only on the generator."""
-    network = Network(spec, config)
-    with torch.no_grad():
-        for module in network.modules():
-            if isinstance(module, torch.nn.Linear):
-                scale = module.weight.std()  # keeps the scale each module chose for itself
-                module.weight.normal_(0.0, 1.0, generator=generator).mul_(scale)
-        for name, parameter in network.named_parameters(recurse=True):
-            if name.split(".")[-1] in ("nothing", "proposal", "prediction_marker") or (
-                name == "parameter_embedding"
-            ):
-                parameter.normal_(0.0, 1.0, generator=generator)
-    return network
+    """A network with initial weights that depend only on the generator.
+
+    Modules draw their weights from torch's global stream, which is forked, seeded from the
+    generator for as long as they do, and put back.
+    """
+    seed = int(torch.randint(2**62, (), generator=generator))
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        return Network(spec, config)

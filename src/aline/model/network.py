@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from aline.episodes import Context, Goal
-from aline.errors import InputError
+from aline.errors import InputError, InternalError
 from aline.model.attention import Keys, Layers, bias_of
 from aline.model.embedder import DesignEmbedder, Mlp
 from aline.model.heads import Belief, BernoulliHead, Mixture, MixtureHead
@@ -113,7 +113,7 @@ class Network(nn.Module):
         start = self.nothing.expand(len(tokens), 1, -1)
         hidden = self.context_states(torch.cat([start, tokens], 1))
         bias = None if visible is None else bias_of(_with_nothing(visible))
-        groups = 1 if visible is None else visible.shape[1]
+        groups = _groups(context, visible, extra)
         private = None
         if extra is not None:
             own = self.observe_tokens(extra.designs, extra.outcomes)
@@ -130,11 +130,9 @@ class Network(nn.Module):
     ) -> View:
         """Self-attention differs between groups, so each becomes an episode of its own."""
         batch, length = context.outcomes.shape
+        groups = _groups(context, visible, extra)
         if visible is None:
-            assert extra is not None
-            groups = len(extra.outcomes) // batch
             visible = torch.ones(batch, groups, length, dtype=torch.bool)
-        groups = visible.shape[1]
         designs = context.designs.repeat_interleave(groups, 0)
         outcomes = context.outcomes.repeat_interleave(groups, 0)
         mask = visible.reshape(batch * groups, length)
@@ -185,6 +183,12 @@ class PolicyHalf(nn.Module):
         else:
             self.embedder = DesignEmbedder(design, config.octaves, hidden, width)
             self.head = Mlp(width, hidden, 1)
+
+
+def _groups(context: Context, visible: Tensor | None, extra: Context | None) -> int:
+    if visible is not None:
+        return visible.shape[1]
+    return 1 if extra is None else len(extra.outcomes) // len(context.outcomes)
 
 
 def _with_nothing(visible: Tensor) -> Tensor:
@@ -271,15 +275,32 @@ class View:
 
     def _policy_decode(self, tokens: Tensor, goal: Goal) -> Tensor:
         """Queries see the context and the selected targets, never each other."""
+        if self.private is not None:
+            raise InternalError("a policy cannot read the private observations of a view")
         policy = self.network.policy
         states, bias = self._goal_states(goal)
         tokens = self._fold(tokens)
-        if not self._policy_keys:
-            self._policy_keys = self._project_policy_keys(self.hidden)
-        for layer, keys, state in zip(policy.layers, self._policy_keys, states, strict=True):
+        for layer, keys, state in zip(policy.layers, self._context_keys(), states, strict=True):
             tokens = layer(tokens, keys, self.bias, layer.keys(state), bias)
         out: Tensor = policy.norm(self._unfold(tokens))
         return out
+
+    def _context_keys(self) -> list[Keys]:
+        """The context as the policy's layers read it, kept for the next call.
+
+        What was projected without gradients must not serve a loss: it would leave the projection
+        untrained.
+        """
+        if self._policy_keys and not self._is_learning:
+            return self._policy_keys
+        keys = self._project_policy_keys(self.hidden)
+        if not self._is_learning:
+            self._policy_keys = keys
+        return keys
+
+    @property
+    def _is_learning(self) -> bool:
+        return torch.is_grad_enabled() and self.network.policy.norm.weight.requires_grad
 
     def _project_policy_keys(self, hidden: list[Tensor]) -> list[Keys]:
         layers = self.network.policy.layers
@@ -300,9 +321,11 @@ class View:
 
     def extend(self, design: Tensor, outcome: Tensor) -> View:
         """With one more observation: design [batch, design], outcome [batch]."""
+        if self.private is not None or self.shape[1] != 1:
+            raise InternalError("only a view of one group without private observations grows")
         context = self.context.append(design, outcome)
         network = self.network
-        if network.config.context == "full" or self.bias is not None or self.private is not None:
+        if network.config.context == "full" or self.bias is not None:
             return network.read(context)
         states = network.context_states(network.observe_tokens(design[:, None], outcome[:, None]))
         keys = [
@@ -311,7 +334,7 @@ class View:
         ]
         hidden = [torch.cat(pair, 1) for pair in zip(self.hidden, states, strict=True)]
         view = View(network, context, hidden, keys, None, None, self.shape)
-        if self._policy_keys:
+        if self._policy_keys and not self._is_learning:
             new = self._project_policy_keys(states)
             view._policy_keys = [a.append(b) for a, b in zip(self._policy_keys, new, strict=True)]
         return view

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -126,23 +127,29 @@ class Parameters:
             )
         columns: list[Tensor] = []
         for name, prior in self.priors.items():
-            value = torch.as_tensor(theta[name], dtype=dtype)
-            if prior.family == "Dirichlet":
-                value = _sticks(value)
+            value = _read(name, prior, theta[name], dtype)
             parts = value.unbind(-1) if prior.size else (value,)
             for column, part in zip(self._columns[name], parts, strict=True):
                 columns.append(self._checked(column, part))
+        try:
+            columns = list(torch.broadcast_tensors(*columns))
+        except RuntimeError:
+            shapes = ", ".join(str(tuple(column.shape)) for column in columns)
+            raise InputError(f"parameter values must fit one shape, got {shapes}") from None
         return torch.stack(columns, -1) if columns else torch.zeros(0)
 
     def _checked(self, column: int, value: Tensor) -> Tensor:
+        """On the network's scale, if it lies in the prior's support."""
         low, high = self.scales[column].support
-        if not bool(((value >= low) & (value <= high)).all()):
-            bad = value[~((value >= low) & (value <= high))].flatten()[0].item()
+        # A bound was declared in float32, and a value may come in float64.
+        slack = 1e-6 * (high - low) if math.isfinite(high - low) else 0.0
+        inside = (value >= low - slack) & (value <= high + slack) & value.isfinite()
+        if not bool(inside.all()):
             raise InputError(
-                f"{self.names[column]} must lie in [{low:g}, {high:g}], got {bad:g}: "
-                "pass parameter values in the task's units"
+                f"{self.names[column]} must lie in [{low:g}, {high:g}], got "
+                f"{value[~inside].flatten()[0].item():g}: pass parameter values in the task's units"
             )
-        return self.scales[column].to_network(value)
+        return self.scales[column].to_network(value.clamp(low, high))
 
     def log_volume(self, z: Tensor) -> Tensor:
         """Log |d theta / d z| a coordinate, [..., parameter].
@@ -156,7 +163,8 @@ class Parameters:
                 left = torch.zeros_like(z[..., 0])
                 for column in self._columns[name]:
                     columns[column] = columns[column] + left
-                    left = left + torch.log1p(-self.scales[column].to_user(z[..., column]))
+                    stick = self.scales[column].to_user(z[..., column].double())
+                    left = left + torch.log1p(-stick).to(z.dtype)
         return torch.stack(columns, -1) if columns else torch.zeros(*z.shape[:-1], 0)
 
     def log_prior(self, z: Tensor) -> Tensor:
@@ -174,6 +182,27 @@ class Parameters:
         return cls({name: Prior.from_json(prior) for name, prior in data.items()})
 
 
+def _read(name: str, prior: Prior, value: Any, dtype: torch.dtype) -> Tensor:
+    """A user's value of one declared parameter, as its free coordinates in the last axis."""
+    try:
+        number = torch.as_tensor(value, dtype=dtype)
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(f"{name} must be a number or an array of them, got {value!r}") from None
+    if prior.size and (number.dim() == 0 or number.shape[-1] != prior.size):
+        raise InputError(
+            f"{name} must have {prior.size} numbers in its last axis, got shape "
+            f"{tuple(number.shape)}"
+        )
+    if prior.family != "Dirichlet":
+        return number
+    total = number.sum(-1)
+    if not bool(((total - 1).abs() < 1e-4).all()):
+        raise InputError(
+            f"{name} must sum to 1, got {total.flatten()[0].item():g}: pass the shares of a whole"
+        )
+    return _sticks(number)
+
+
 def _break_sticks(sticks: Tensor) -> Tensor:
     """Stick fractions [..., K - 1] as simplex weights [..., K]."""
     left = torch.cumprod(1 - sticks, -1)
@@ -184,4 +213,4 @@ def _break_sticks(sticks: Tensor) -> Tensor:
 def _sticks(weights: Tensor) -> Tensor:
     """Simplex weights [..., K] as stick fractions [..., K - 1]."""
     used = torch.cumsum(weights, -1) - weights
-    return weights[..., :-1] / (1 - used[..., :-1]).clamp_min(1e-12)
+    return (weights[..., :-1] / (1 - used[..., :-1]).clamp_min(1e-12)).clamp(max=1.0)

@@ -23,6 +23,7 @@ from aline.errors import InputError
 
 # Float32 distinguishes probabilities from 1 down to 6e-8: beyond this the probit is not invertible.
 _TAIL = 1e-7
+_TINY = 1e-30  # a LogNormal's 0, which has no logarithm
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 
@@ -49,7 +50,10 @@ class Scale(Protocol):
 
 def log_volume(scale: Scale, z: Tensor) -> Tensor:
     """Log |d theta / d z|: subtract it from a log density in z to get one in the user's units."""
-    return -0.5 * z * z - _LOG_SQRT_2PI - scale.log_prior(scale.to_user(z))
+    # In float64: near a bound float32 rounds theta to it, where a density can be 0 or infinite.
+    exact = z.double()
+    volume = -0.5 * exact * exact - _LOG_SQRT_2PI - scale.log_prior(scale.to_user(exact))
+    return volume.to(z.dtype)
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,8 @@ class UniformScale:
     def to_user(self, z: Tensor) -> Tensor:
         """The position between the bounds that z stands for."""
         share: Tensor = torch.special.ndtr(z)
-        return self.low + (self.high - self.low) * share
+        # Rounding may step over a bound.
+        return (self.low + (self.high - self.low) * share).clamp(self.low, self.high)
 
     def log_prior(self, theta: Tensor) -> Tensor:
         """A constant."""
@@ -95,7 +100,8 @@ class NormalScale:
 
     def to_network(self, theta: Tensor) -> Tensor:
         """Standardise, after the logarithm for a LogNormal."""
-        return ((theta.log() if self.log else theta) - self.loc) / self.scale
+        value = theta.clamp_min(_TINY).log() if self.log else theta
+        return (value - self.loc) / self.scale
 
     def to_user(self, z: Tensor) -> Tensor:
         """Undo the standardisation."""

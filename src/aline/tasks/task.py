@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -289,6 +290,8 @@ def _shares(
     for target in targets:
         parameters.mask(name for name in target if name != PREDICTIONS)
     total = sum(targets.values())
+    if not (0 < total < math.inf and min(targets.values()) >= 0):
+        raise InputError(f"the shares of targets must be positive, got {dict(targets)!r}")
     return tuple((tuple(target), share / total) for target, share in targets.items())
 
 

@@ -69,11 +69,12 @@ def _plane(demo: Demo) -> Plate:
 
 
 def _marginals(demo: Demo) -> Plate:
-    caption = (
-        "What was known before the first trial (grey area) and after the last (line). "
-        "The experiment aimed at the parameters in blue; what it learned about the others in "
-        "passing is grey."
-    )
+    caption = "What was known before the first trial (grey area) and after the last (line)."
+    if set(demo.shown) != set(demo.spec.parameters.labels):
+        caption += (
+            " The experiment aimed at the parameters in blue; what it learned about the others "
+            "in passing is grey."
+        )
     return Plate("marginals", "What was learned", caption, plot_marginals(demo), True)
 
 

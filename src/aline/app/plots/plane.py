@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import MaxNLocator
 
 from aline.app.demo import Demo, Interval
 from aline.app.expectation import Array
@@ -33,12 +35,14 @@ def plot_plane(demo: Demo) -> Figure:
         drawn = figure(WIDE, 4.4)
         whole, close = drawn.subplots(1, 2)
         _draw_plane(whole, demo, (low[0], high[0]), (low[1], high[1]))
+        _draw_path(whole, demo)
         whole.set_title("everywhere", color=MUTED, fontsize=8.5)
         window = _close_up(demo, pairs) if pairs else None
         close.set_visible(window is not None)
         if window is not None:
             _draw_plane(close, demo, *window)
             close.set_title("close up", color=MUTED, fontsize=8.5)
+            _frame(whole, *window)
         handles, names = whole.get_legend_handles_labels()
         drawn.legend(handles, names, loc="outside upper left", ncols=4, columnspacing=1.4)
     return drawn
@@ -62,17 +66,31 @@ def _draw_plane(axes: Axes, demo: Demo, x: Interval, y: Interval) -> None:
         )
     axes.set_xlim(x)
     axes.set_ylim(y)
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.yaxis.set_major_locator(MaxNLocator(5))
     across, up = demo.spec.design.names
     axes.set_xlabel(demo.spec.label(across))
     axes.set_ylabel(demo.spec.label(up))
 
 
-def _draw_designs(axes: Axes, demo: Demo) -> None:
-    """The measurements, joined in the order they were made."""
+def _frame(axes: Axes, x: Interval, y: Interval) -> None:
+    """Where the close-up is."""
+    size = (x[1] - x[0], y[1] - y[0])
+    axes.add_patch(Rectangle((x[0], y[0]), *size, fill=False, edgecolor=MUTED, linewidth=0.8))
+
+
+def _designs(demo: Demo) -> tuple[list[float], list[float]]:
     across, up = demo.spec.design.names
-    x = [step.design[across] for step in demo.steps[1:]]
-    y = [step.design[up] for step in demo.steps[1:]]
-    axes.plot(x, y, color=DATA, linewidth=0.6, alpha=0.35)
+    return [s.design[across] for s in demo.steps[1:]], [s.design[up] for s in demo.steps[1:]]
+
+
+def _draw_path(axes: Axes, demo: Demo) -> None:
+    """The order in which the measurements were made."""
+    axes.plot(*_designs(demo), color=DATA, linewidth=0.6, alpha=0.35)
+
+
+def _draw_designs(axes: Axes, demo: Demo) -> None:
+    x, y = _designs(demo)
     axes.scatter(x, y, s=26, color=DATA, edgecolor=PAPER, linewidth=0.5, zorder=3, label="measured")
     axes.scatter(
         x[0], y[0], s=70, facecolor="none", edgecolor=DATA, linewidth=1.2, label="measured first"
@@ -106,7 +124,7 @@ def _close_up(demo: Demo, pairs: list[Pair]) -> tuple[Interval, Interval] | None
     for names in zip(*pairs, strict=True):
         values = [v for name in names for v in (*demo.last.interval[name], demo.truth[name])]
         ends.append((min(values), max(values)))
-    half = 0.75 * max(b - a for a, b in ends)
+    half = 1.1 * max(b - a for a, b in ends)
     low, high = demo.spec.design.low.tolist(), demo.spec.design.high.tolist()
     if 2 * half > 0.5 * min(b - a for a, b in zip(low, high, strict=True)):
         return None

@@ -94,7 +94,7 @@ class SqliteStorage(Storage):
         with self._explained():
             cursor = self._connection.execute(_APPEND, (name, sequence, text))
         if cursor.rowcount != 1:
-            self.read(name, sequence)  # says so if there is no such experiment
+            self._check_exists(name)
             raise base.conflict(name, sequence)
 
     def read(self, name: str, start: int = 0) -> list[dict[str, Any]]:
@@ -105,8 +105,8 @@ class SqliteStorage(Storage):
         )
         with self._explained():
             rows = self._connection.execute(query, (name, start)).fetchall()
-        if not rows and name not in (names := self.names()):
-            raise base.missing(name, names)
+        if not rows:
+            self._check_exists(name)
         if [sequence for sequence, _ in rows] != list(range(start, start + len(rows))):
             raise StorageError(
                 f"events of experiment {name!r} are missing from {self._path}: "
@@ -119,6 +119,11 @@ class SqliteStorage(Storage):
         query = "SELECT experiment FROM events WHERE sequence = 0 ORDER BY rowid"
         with self._explained():
             return [name for (name,) in self._connection.execute(query)]
+
+    def _check_exists(self, name: str) -> None:
+        names = self.names()
+        if name not in names:
+            raise base.missing(name, names)
 
     def close(self) -> None:
         """Close the file."""

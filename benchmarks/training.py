@@ -1,0 +1,257 @@
+"""How fast training is: aline against the paper's loop (plain.py), in one run on one machine.
+
+    python benchmarks/training.py --output results/training.json
+
+Location finding, joint training, 200 episodes a round, horizon 30. `plain` and `aline` score 200
+candidates at every step; `aline-box` proposes a point. A round is complete: for plain an epoch
+with its one gradient step, for aline playing a batch and its default number of gradient steps.
+Every design is the policy's, so aline goes without its share of random designs here, which are
+cheaper. What the weights are does not matter to the time, so they are untrained.
+
+Each method runs in processes of its own, by turns; its peak memory is the whole process's, with
+Python and torch. Measure on an idle machine: whatever else runs is in the numbers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import resource
+import shlex
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import plain
+import torch
+
+from aline import tasks
+from aline.evaluation.estimates import Estimate, mean
+from aline.evaluation.results import Row, result, row
+from aline.model import fresh
+from aline.training import TrainingConfig
+from aline.training.budget import Budget
+from aline.training.train import Run, choose_policy_loss, default_model, seeded
+
+EPISODES, CANDIDATES = plain.EPISODES, plain.CANDIDATES
+BUSY = 0.5  # a one-minute load above this is said aloud
+MEMORY_BAR = 0.25
+SPEED_BARS = {"aline": 12.0, "aline-box": 80.0}
+
+
+@dataclass(frozen=True)
+class Learning:
+    """How much is learned from an episode, so that rounds can be compared."""
+
+    gradient_steps: int
+    posteriors: int  # states of each episode that q learns from, over these steps
+    decisions: int  # choices of each episode that the policy learns from
+
+
+@dataclass(frozen=True)
+class Method:
+    """Something that trains in rounds."""
+
+    learning: Learning
+    round: Callable[[], None]
+
+
+def plain_method(episodes: int) -> Method:
+    """The paper's joint epoch."""
+    network, optimiser = plain.new_network(seed=0)
+    generator = torch.Generator().manual_seed(0)
+
+    def epoch() -> None:
+        plain.learn(network, optimiser, plain.play(network, generator, episodes=episodes))
+
+    return Method(Learning(1, plain.HORIZON, plain.HORIZON), epoch)
+
+
+def aline_method(policy: str, episodes: int) -> Method:
+    """Aline's joint round, with either kind of policy."""
+    task = tasks.get("location").fitted()
+    model = replace(default_model(task, differentiable=True), policy=policy)
+    candidates = {"candidates": CANDIDATES} if policy == "pool" else {}
+    config = TrainingConfig(batch=episodes, warmup=0.0, random_share=0.0, **candidates)
+    run = Run(
+        task=task,
+        config=config,
+        budget=Budget(rounds=100_000),
+        seed=0,
+        network=fresh(task.spec, model, seeded(0, -1)),
+        policy_loss=choose_policy_loss(model, config, differentiable=True),
+        folder=None,
+    )
+    states = config.decisions if policy == "box" else 1
+    learning = Learning(
+        config.updates, config.updates * config.prefixes, config.policy_updates * states
+    )
+    return Method(learning, run.step)
+
+
+METHODS: dict[str, Callable[[int], Method]] = {
+    "plain": plain_method,
+    "aline": lambda episodes: aline_method("pool", episodes),
+    "aline-box": lambda episodes: aline_method("box", episodes),
+}
+# Timed rounds of a method at each of its turns: about as long as each other, but for plain's.
+ROUNDS = {"plain": 2, "aline": 15, "aline-box": 50}
+
+
+@dataclass(frozen=True)
+class Turn:
+    """What one process measured."""
+
+    seconds: list[float]  # a round
+    peak_bytes: int
+    learning: Learning
+
+
+def take_turn(name: str, episodes: int, rounds: int, threads: int) -> Turn:
+    """Time rounds after an untimed one; to be called in a process of its own."""
+    torch.set_num_threads(threads)
+    method = METHODS[name](episodes)
+    method.round()
+    seconds = [timed(method.round) for _ in range(rounds)]
+    return Turn(seconds, peak_memory(), method.learning)
+
+
+def timed(action: Callable[[], None]) -> float:
+    """Seconds an action takes."""
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
+def peak_memory() -> int:
+    """The most bytes this process ever held.
+
+    Linux lets a process inherit the peak of its parent: the parent here only imports, as its
+    children do.
+    """
+    unit = 1 if sys.platform == "darwin" else 1024
+    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def measure(
+    *, turns: int, rounds: dict[str, int], threads: int, episodes: int = EPISODES
+) -> dict[str, list[Turn]]:
+    """Every method by turns, so that a machine that slows down slows all of them."""
+    found: dict[str, list[Turn]] = {name: [] for name in METHODS}
+    for turn in range(turns):
+        for name, results in found.items():
+            print(f"turn {turn + 1} of {turns}: {name}", file=sys.stderr, flush=True)
+            with ProcessPoolExecutor(1, get_context("spawn")) as process:
+                job = process.submit(take_turn, name, episodes, rounds[name], threads)
+                results.append(job.result())
+    return found
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One method's numbers over all its turns."""
+
+    speed: Estimate  # episodes a second
+    memory: Estimate  # bytes, the highest of any turn
+    learning: Learning
+
+
+def summarise(turns: list[Turn], episodes: int) -> Measured:
+    """Episodes played a second over all timed rounds; the interval by the delta method."""
+    seconds = mean(torch.tensor([s for turn in turns for s in turn.seconds]))
+    rate = episodes / seconds.value
+    speed = Estimate(rate, rate * seconds.ci95 / seconds.value, seconds.n)
+    peak = max(turn.peak_bytes for turn in turns)
+    return Measured(speed, Estimate(peak, 0.0, len(turns)), turns[0].learning)
+
+
+def ratio(of: Estimate, to: Estimate) -> Estimate:
+    """One number over another, with the interval of independent errors."""
+    value = of.value / to.value
+    error = value * math.hypot(of.ci95 / of.value, to.ci95 / to.value)
+    return Estimate(value, error, of.n)
+
+
+def rows(measured: dict[str, Measured]) -> list[Row]:
+    """The numbers in the layout of every result; ratios say of what, and their bar."""
+    found = []
+    for name, mine in measured.items():
+        found.append(_row(name, "episodes_per_second", mine.speed, **asdict(mine.learning)))
+        found.append(_row(name, "peak_memory", mine.memory, unit="bytes"))
+    base = measured["plain"]
+    for name, bar in SPEED_BARS.items():
+        mine = measured[name]
+        speed, memory = ratio(mine.speed, base.speed), ratio(mine.memory, base.memory)
+        found.append(_row(name, "ratio", speed, of="episodes_per_second", bar=bar))
+        found.append(_row(name, "ratio", memory, of="peak_memory", bar=MEMORY_BAR))
+    return found
+
+
+def _row(method: str, metric: str, estimate: Estimate, **more: Any) -> Row:
+    target = "source_x,source_y"
+    found = row("location", method, target, metric, plain.HORIZON, estimate)
+    known = math.isfinite(estimate.ci95)  # one round has no interval, and JSON no NaN
+    return {**found, "ci95": estimate.ci95 if known else None, **more}
+
+
+def show(measured: dict[str, Measured], found: list[Row]) -> None:
+    """Print what each method does, then how it compares with the bars."""
+    print(f"{'':40}  what a played episode is learned from")
+    head = f"{'method':10}  {'episodes/s':>16}  {'peak':>10}"
+    print(f"{head}  {'gradient steps':>14}  {'states (q)':>10}  {'decisions (policy)':>18}")
+    for name, mine in measured.items():
+        learned, known = mine.learning, math.isfinite(mine.speed.ci95)
+        error = f" ± {mine.speed.ci95:.1f}" if known else ""
+        print(
+            f"{name:10}  {f'{mine.speed.value:.1f}{error}':>16}  {mine.memory.value / 1e6:7.0f} MB"
+            f"  {learned.gradient_steps:14}  {learned.posteriors:10}  {learned.decisions:18}"
+        )
+    for each in found:
+        if each["metric"] == "ratio":
+            print(verdict(each))
+
+
+def verdict(each: Row) -> str:
+    """A ratio beside its bar, in words."""
+    is_speed = each["of"] == "episodes_per_second"
+    value, bar = each["value"], each["bar"]
+    met = value >= bar if is_speed else value <= bar
+    said = f"{value:.1f} times" if is_speed else f"{value:.3f} of"
+    need = f"at least {bar:.0f}" if is_speed else f"at most {bar}"
+    kind = "episodes/s" if is_speed else "peak memory"
+    return f"{each['method']:10}  {said} plain's {kind}; {need}: {'met' if met else 'MISSED'}"
+
+
+def main() -> None:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--output", type=Path, help="write the result as JSON")
+    parser.add_argument("--quick", action="store_true", help="one short turn a method")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)  # the machine's description names it
+    load = os.getloadavg()[0]
+    if load > BUSY:
+        print(f"the machine is not idle (load {load:.1f}): times will be off", file=sys.stderr)
+    rounds = {name: max(1, n // 5) for name, n in ROUNDS.items()} if arguments.quick else ROUNDS
+    start = time.perf_counter()
+    turns = measure(turns=1 if arguments.quick else 3, rounds=rounds, threads=arguments.threads)
+    measured = {name: summarise(each, EPISODES) for name, each in turns.items()}
+    found = rows(measured)
+    show(measured, found)
+    if arguments.output:
+        seconds, command = time.perf_counter() - start, shlex.join(["python", *sys.argv])
+        whole = result("training", found, seconds, command=command, load_at_start=load)
+        arguments.output.parent.mkdir(parents=True, exist_ok=True)
+        arguments.output.write_text(json.dumps(whole, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

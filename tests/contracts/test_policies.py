@@ -1,0 +1,115 @@
+"""What every policy promises on the episode loop."""
+
+from typing import Any
+
+import pytest
+import torch
+from small import goal_for, seeded, small_network
+from torch.distributions import Uniform
+
+from aline.baselines import UncertaintyPolicy
+from aline.episodes import FixedPool, Offer, Policy, RandomPolicy, play
+from aline.model import LearnedPolicy
+from aline.spaces import Pool, Real
+from aline.tasks import Task, get
+
+BATCH = 3
+
+
+def pool_task() -> Task:
+    """A straight line that can be measured at five places only."""
+    return Task(
+        parameters={"slope": Uniform(-1.0, 1.0)},
+        design=Pool(x=[-2.0, -1.0, 0.5, 3.0, 4.0]),
+        outcome=Real(0.0, 1.0),
+        simulate=lambda theta, design, generator: (
+            theta["slope"] * design["x"] + 0.1 * torch.randn(design["x"].shape, generator=generator)
+        ),
+        horizon=4,
+    )
+
+
+TASKS = {
+    "a box": get("location", horizon=5),
+    "yes or no": get("psychometric"),
+    "a pool": pool_task(),
+}
+
+
+def policies(task: Task) -> dict[str, Policy]:
+    pool, box = small_network(task), small_network(task, policy="box")
+    full = small_network(task, context="full")
+    return {
+        "random": RandomPolicy(task.spec.design),
+        "learned": LearnedPolicy(pool, candidates=12),
+        "learned, exploring": LearnedPolicy(pool, explore=True, candidates=12),
+        "learned, refining": LearnedPolicy(pool, candidates=12, refine=2),
+        "learned, full context": LearnedPolicy(full, candidates=12),
+        "learned box": LearnedPolicy(box),
+        "learned box, exploring": LearnedPolicy(box, explore=True),
+        "uncertainty": UncertaintyPolicy(pool, candidates=12),
+    }
+
+
+CASES = [
+    pytest.param(task, policy, id=f"{name} on {where}")
+    for where, task in TASKS.items()
+    for name, policy in policies(task).items()
+]
+EVERY = pytest.mark.parametrize(("task", "policy"), CASES)
+
+
+def started(policy: Policy, task: Task) -> Any:
+    goal = goal_for(task.spec, tuple(task.spec.parameters.names[:1]), BATCH)
+    return policy.begin(goal)
+
+
+@EVERY
+def test_without_an_offer_designs_are_allowed_ones(task: Task, policy: Policy) -> None:
+    design = policy.choose(started(policy, task), None, seeded(0))
+    assert design.shape == (BATCH, len(task.spec.design))
+    assert bool((design.abs() <= 1).all())
+    if task.spec.design.points is not None:
+        every = task.spec.design.to_network(task.spec.design.points)
+        assert bool((design[:, None] == every).all(-1).any(1).all())
+
+
+@EVERY
+def test_only_what_is_allowed_is_chosen(task: Task, policy: Policy) -> None:
+    points = task.spec.design.sample(BATCH, 5, seeded(1))
+    for only in range(5):
+        allowed = torch.zeros(BATCH, 5, dtype=torch.bool)
+        allowed[:, only] = True
+        chosen = policy.choose(started(policy, task), Offer(points, allowed), seeded(2))
+        assert torch.equal(chosen, points[:, only])
+
+
+@EVERY
+def test_the_same_seed_plays_the_same_episode(task: Task, policy: Policy) -> None:
+    def run() -> torch.Tensor:
+        generator = seeded(4)
+        world = task.draw(BATCH, generator)
+        goal = goal_for(task.spec, tuple(task.spec.parameters.names), BATCH)
+        context = play(policy, world, goal, steps=3, generator=generator)
+        return torch.cat([context.designs.flatten(1), context.outcomes], 1)
+
+    assert torch.equal(run(), run())
+
+
+@EVERY
+def test_a_fixed_pool_is_never_asked_twice(task: Task, policy: Policy) -> None:
+    generator = seeded(5)
+    points = task.spec.design.sample(BATCH, 4, generator)
+    goal = goal_for(task.spec, tuple(task.spec.parameters.names), BATCH)
+    world = task.draw(BATCH, generator)
+    context = play(policy, world, goal, steps=4, generator=generator, offers=FixedPool(points))
+    order = context.designs.sum(-1).sort(1).values
+    assert torch.equal(order, points.sum(-1).sort(1).values)
+
+
+@EVERY
+def test_observing_leaves_the_earlier_state_alone(task: Task, policy: Policy) -> None:
+    state = started(policy, task)
+    before = policy.choose(state, None, seeded(6))
+    policy.observe(state, before, torch.ones(BATCH))
+    assert torch.equal(policy.choose(state, None, seeded(6)), before)

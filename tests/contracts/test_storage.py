@@ -1,0 +1,291 @@
+"""What every storage does, and what an SQLite file adds."""
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aline.errors import AlineError, NotFoundError, StateError, StorageError
+from aline.experiment.storage import Conflict, MemoryStorage, SqliteStorage, Storage, open_storage
+
+Open = Callable[[], Storage]
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
+    """Opens the same storage again and again; memory is one object that everybody shares."""
+    if request.param == "memory":
+        memory = MemoryStorage()
+        return lambda: memory
+    return lambda: open_storage(f"sqlite:///{tmp_path}/lab.db")
+
+
+def event(number: int) -> dict[str, object]:
+    return {"event": "counted", "number": number, "design": {"x": 0.1}, "none": None, "yes": True}
+
+
+def test_starts_empty(reopen: Open) -> None:
+    assert reopen().names() == []
+
+
+def test_reads_what_was_written(reopen: Open) -> None:
+    storage = reopen()
+    storage.create("a", event(0))
+    for number in range(1, 5):
+        storage.append("a", number, event(number))
+    assert storage.read("a") == [event(number) for number in range(5)]
+    assert storage.read("a", 3) == [event(3), event(4)]
+    assert storage.read("a", 5) == []
+
+
+def test_another_reader_sees_the_same(reopen: Open) -> None:
+    writer, reader = reopen(), reopen()
+    writer.create("a", event(0))
+    writer.append("a", 1, event(1))
+    assert reader.read("a") == [event(0), event(1)]
+    assert reopen().names() == ["a"]
+
+
+def test_numbers_keep_every_digit(reopen: Open) -> None:
+    numbers = {"third": 1 / 3, "tiny": 5e-324, "big": 2**60 + 1}
+    reopen().create("a", numbers)
+    assert reopen().read("a") == [numbers]
+
+
+def test_experiments_do_not_mix_and_keep_their_order(reopen: Open) -> None:
+    storage = reopen()
+    for name in ("zebra", "ape", "a'; DROP TABLE events; --", "ünï çødé"):
+        storage.create(name, {"name": name})
+        storage.append(name, 1, event(1))
+    assert storage.names() == ["zebra", "ape", "a'; DROP TABLE events; --", "ünï çødé"]
+    assert storage.read("ape") == [{"name": "ape"}, event(1)]
+
+
+def test_a_name_is_taken_once(reopen: Open) -> None:
+    reopen().create("a", event(0))
+    with pytest.raises(StateError, match="named 'a' is in this storage already.*resume"):
+        reopen().create("a", event(7))
+    assert reopen().read("a") == [event(0)]
+
+
+@pytest.mark.parametrize("sequence", [0, 1, 3, -1])
+def test_only_the_next_place_is_free(reopen: Open, sequence: int) -> None:
+    storage = reopen()
+    storage.create("a", event(0))
+    storage.append("a", 1, event(1))
+    with pytest.raises(Conflict, match=f"event {sequence} is not the next of experiment 'a'"):
+        storage.append("a", sequence, event(9))
+    assert storage.read("a") == [event(0), event(1)]
+
+
+def test_of_two_writers_the_first_wins(reopen: Open) -> None:
+    one, two = reopen(), reopen()
+    one.create("a", event(0))
+    one.append("a", 1, event(1))
+    with pytest.raises(Conflict):
+        two.append("a", 1, event(2))
+    two.append("a", 2, event(2))
+    assert one.read("a", 1) == [event(1), event(2)]
+
+
+def test_an_unknown_experiment_is_named(reopen: Open) -> None:
+    storage = reopen()
+    storage.create("a", event(0))
+    with pytest.raises(NotFoundError, match="the storage holds 'a', got 'b'"):
+        storage.read("b")
+    with pytest.raises(NotFoundError, match="got 'b'"):
+        storage.append("b", 1, event(1))
+    assert storage.names() == ["a"]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), object(), {1, 2}])
+def test_what_is_no_json_is_refused_whole(reopen: Open, value: object) -> None:
+    storage = reopen()
+    storage.create("a", event(0))
+    with pytest.raises(StorageError, match="plain JSON"):
+        storage.append("a", 1, {"value": value})
+    with pytest.raises(StorageError, match="plain JSON"):
+        storage.create("b", {"value": value})
+    assert storage.read("a") == [event(0)]
+    assert storage.names() == ["a"]
+
+
+def test_what_was_read_can_be_changed_without_harm(reopen: Open) -> None:
+    storage, mine = reopen(), {"list": [1]}
+    storage.create("a", mine)
+    mine["list"].append(2)
+    storage.read("a")[0]["list"].append(3)
+    assert storage.read("a") == [{"list": [1]}]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgres://lab",
+        "sqlite://",
+        "sqlite:///",
+        "sqlite:/lab.db",
+        "lab.db",
+        "memory",
+        "",
+        None,
+        3,
+    ],
+)
+def test_other_urls_are_explained(url: object) -> None:
+    with pytest.raises(StorageError, match='storage must be "memory://".*got'):
+        open_storage(url)
+
+
+class TestSqlite:
+    def test_relative_and_absolute_paths(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        open_storage("sqlite:///here.db").create("a", event(0))
+        assert (tmp_path / "here.db").is_file()
+        assert open_storage(f"sqlite:///{tmp_path}/here.db").names() == ["a"]
+
+    def test_every_event_is_synced_to_disk(self, tmp_path: Path) -> None:
+        storage = SqliteStorage(tmp_path / "lab.db")
+        assert storage._number("PRAGMA synchronous") == 2  # FULL
+        (mode,) = storage._connection.execute("PRAGMA journal_mode").fetchone()
+        assert mode == "wal"
+
+    def test_a_copy_of_the_files_holds_every_event(self, tmp_path: Path) -> None:
+        """As after a crash: nothing was closed, and what is on disk is all there is."""
+        storage = SqliteStorage(tmp_path / "lab.db")
+        storage.create("a", event(0))
+        storage.append("a", 1, event(1))
+        crashed = tmp_path / "crashed"
+        crashed.mkdir()
+        for file in tmp_path.glob("lab.db*"):
+            shutil.copy(file, crashed)
+        assert SqliteStorage(crashed / "lab.db").read("a") == [event(0), event(1)]
+
+    def test_must_exist(self, tmp_path: Path) -> None:
+        with pytest.raises(StorageError, match=r"no database at .*typo\.db: check the path"):
+            open_storage(f"sqlite:///{tmp_path}/typo.db", must_exist=True)
+        assert not list(tmp_path.iterdir())
+
+    def test_folder_must_exist(self, tmp_path: Path) -> None:
+        with pytest.raises(StorageError, match="no folder .*: create it"):
+            open_storage(f"sqlite:///{tmp_path}/nowhere/lab.db")
+
+    def test_a_folder_is_no_database(self, tmp_path: Path) -> None:
+        with pytest.raises(StorageError, match="cannot be opened"):
+            SqliteStorage(tmp_path)
+
+    def test_newer_file(self, tmp_path: Path) -> None:
+        storage = SqliteStorage(tmp_path / "lab.db")
+        storage._connection.execute("PRAGMA user_version = 99")
+        with pytest.raises(StorageError, match="has format 99, this aline reads up to 1: upgrade"):
+            SqliteStorage(tmp_path / "lab.db")
+
+    def test_foreign_database_is_left_alone(self, tmp_path: Path) -> None:
+        connection = sqlite3.connect(tmp_path / "other.db")
+        connection.execute("CREATE TABLE theirs (a)")
+        connection.commit()
+        connection.close()
+        before = (tmp_path / "other.db").read_bytes()
+        with pytest.raises(StorageError, match="a database of another program"):
+            SqliteStorage(tmp_path / "other.db")
+        assert (tmp_path / "other.db").read_bytes() == before
+
+    def test_no_database_at_all(self, tmp_path: Path) -> None:
+        (tmp_path / "notes.txt").write_text("threshold was 0.3 " * 100)
+        with pytest.raises(StorageError, match="damaged, or no SQLite database"):
+            SqliteStorage(tmp_path / "notes.txt")
+
+    def test_damaged_file(self, tmp_path: Path) -> None:
+        storage = SqliteStorage(tmp_path / "lab.db")
+        for number in range(50):
+            storage.create(f"experiment {number}", {"text": "x" * 1000})
+        storage.close()
+        content = bytearray((tmp_path / "lab.db").read_bytes())
+        content[4096 : len(content) - 4096] = os.urandom(len(content) - 8192)
+        (tmp_path / "lab.db").write_bytes(content)
+        with pytest.raises(StorageError, match=r"lab\.db: damaged"):
+            SqliteStorage(tmp_path / "lab.db").names()
+
+    @pytest.mark.parametrize(
+        ("sql", "message"),
+        [
+            ("DELETE FROM events WHERE sequence = 1", "events of experiment 'a' are missing"),
+            ("UPDATE events SET event = '{' WHERE sequence = 1", "event 1 .* is damaged"),
+            ("UPDATE events SET event = '7' WHERE sequence = 1", "event 1 .* is damaged"),
+            ("DROP TABLE events", "no such table"),
+        ],
+    )
+    def test_damaged_journal(self, tmp_path: Path, sql: str, message: str) -> None:
+        storage = SqliteStorage(tmp_path / "lab.db")
+        storage.create("a", event(0))
+        storage.append("a", 1, event(1))
+        storage.append("a", 2, event(2))
+        storage._connection.execute(sql)
+        with pytest.raises(StorageError, match=message):
+            storage.read("a")
+
+    def test_locked_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("aline.experiment.storage.sqlite.BUSY_SECONDS", 0.05)
+        storage = SqliteStorage(tmp_path / "lab.db")
+        storage.create("a", event(0))
+        other = sqlite3.connect(tmp_path / "lab.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StorageError, match="another process keeps it locked"):
+            storage.append("a", 1, event(1))
+        other.execute("ROLLBACK")
+        storage.append("a", 1, event(1))
+        other.close()
+
+    def test_closed_storage(self, tmp_path: Path) -> None:
+        storage = SqliteStorage(tmp_path / "lab.db")
+        storage.close()
+        storage.close()
+        with pytest.raises(StorageError, match="closed"):
+            storage.names()
+
+    @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+    def test_processes_that_start_and_write_together(self, tmp_path: Path) -> None:
+        """Each opens a file that is not there yet and appends; no event is lost or doubled."""
+        path, writers, each = tmp_path / "lab.db", 4, 15
+        children = [_fork(lambda who=who: _write(path, who, each)) for who in range(writers)]
+        statuses = [os.waitpid(child, 0)[1] for child in children]
+        assert statuses == [0] * writers
+        events = SqliteStorage(path).read("shared")[1:]
+        assert len(events) == writers * each
+        for who in range(writers):
+            assert [e["n"] for e in events if e["who"] == who] == list(range(each))
+
+
+def _write(path: Path, who: int, count: int) -> None:
+    storage = SqliteStorage(path)
+    try:
+        storage.create("shared", {})
+    except StateError:
+        pass  # another was first
+    for number in range(count):
+        while True:
+            try:
+                storage.append("shared", len(storage.read("shared")), {"who": who, "n": number})
+                break
+            except Conflict:
+                continue
+
+
+def _fork(work: Callable[[], None]) -> int:
+    """Run something in a child process; it exits with 0 if nothing was raised."""
+    child = os.fork()
+    if child:
+        return child
+    status = 1
+    try:
+        work()
+        status = 0
+    except AlineError as error:
+        os.write(2, f"{error}\n".encode())
+    finally:
+        os._exit(status)

@@ -1,0 +1,64 @@
+"""Small untrained networks and random data for tests."""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from aline.episodes import Context, Goal, goal_of
+from aline.model import Model, ModelConfig, Network, fresh
+from aline.tasks import Spec, Task, get
+
+SIZES = {
+    "width": 16,
+    "heads": 2,
+    "layers": 3,
+    "feedforward": 24,
+    "components": 4,
+    "octaves": 2,
+    "policy_layers": 2,
+}
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def small_network(
+    task: str | Task = "psychometric",
+    context: Literal["independent", "full"] = "independent",
+    policy: Literal["pool", "box"] = "pool",
+    seed: int = 0,
+) -> Network:
+    """A network that says something different for every context, though nothing sensible."""
+    task = get(task) if isinstance(task, str) else task
+    config = ModelConfig(context=context, policy=policy, **SIZES)
+    network = fresh(task.fitted().spec, config, seeded(seed)).eval().requires_grad_(False)
+    for parameter in network.parameters():
+        parameter.mul_(1.5)
+    return network
+
+
+def small_model(task: str | Task = "psychometric", **options: str) -> Model:
+    return Model(small_network(task, **options))  # type: ignore[arg-type]
+
+
+def random_context(spec: Spec, batch: int, length: int, seed: int = 0) -> Context:
+    generator = seeded(seed)
+    outcomes = torch.randn(batch, length, generator=generator)
+    if spec.outcome.to_json()["kind"] == "binary":
+        outcomes = outcomes.sign()
+    return Context(spec.design.sample(batch, length, generator), outcomes)
+
+
+def goal_for(spec: Spec, names: tuple[str, ...], batch: int) -> Goal:
+    one = goal_of(spec, names)
+    return Goal(
+        one.parameters.expand(batch, -1),
+        one.points.expand(batch, -1, -1),
+        one.points_mask.expand(batch, -1),
+    )
+
+
+def largest_difference(a: Tensor, b: Tensor) -> float:
+    return float((a - b).abs().max())

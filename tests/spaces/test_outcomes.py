@@ -1,0 +1,66 @@
+import json
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from aline.errors import InputError
+from aline.spaces import Binary, Real, outcome_from_json
+
+
+def test_real_round_trip_and_volume() -> None:
+    outcome = Real(loc=3.0, scale=2.0)
+    y = torch.tensor([-4.0, 0.0, 9.5])
+    assert torch.allclose(outcome.to_user(outcome.to_network(y)), y)
+    assert outcome.log_volume == pytest.approx(math.log(2.0))
+
+
+def test_real_is_fitted_to_simulations_where_nothing_was_given() -> None:
+    samples = torch.tensor([1.0, 3.0, 5.0])
+    assert Real().fitted(samples) == Real(loc=3.0, scale=2.0)
+    assert Real(loc=0.0).fitted(samples) == Real(loc=0.0, scale=2.0)
+    assert not Real().is_fitted
+
+
+def test_constant_outcomes_still_have_a_scale() -> None:
+    assert Real().fitted(torch.ones(5)).to_network(torch.ones(1)).isfinite().all()
+
+
+def test_binary_round_trip() -> None:
+    y = torch.tensor([0.0, 1.0])
+    assert Binary().to_network(y).tolist() == [-1.0, 1.0]
+    assert torch.equal(Binary().to_user(Binary().to_network(y)), y)
+    assert Binary().to_network(y.bool()).tolist() == [-1.0, 1.0]
+    assert Binary().log_volume == 0.0
+
+
+@pytest.mark.parametrize("outcome", [Real(1.0, 2.0), Real(), Binary()])
+def test_json_round_trip(outcome: Real | Binary) -> None:
+    assert outcome_from_json(json.loads(json.dumps(outcome.to_json()))) == outcome
+
+
+@pytest.mark.parametrize("value", [True, 1, 1.0, torch.tensor([1])])
+def test_ways_to_say_yes(value: Any) -> None:
+    assert Binary().read(value) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("outcome", "value", "message"),
+    [
+        (Real(0.0, 1.0), math.nan, "must be a finite number, got nan: abandon the trial"),
+        (Real(0.0, 1.0), "much", "must be a number, got 'much'"),
+        (Real(0.0, 1.0), [1.0, 2.0], r"must be one number, got shape \(2,\)"),
+        (Binary(), 0.5, "must be 0 or 1"),
+        (Binary(), math.nan, "must be 0 or 1"),
+        (Binary(), None, "must be a number, got None"),
+    ],
+)
+def test_bad_outcomes(outcome: Real | Binary, value: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        outcome.read(value)
+
+
+def test_unfitted_outcome_says_what_to_do() -> None:
+    with pytest.raises(InputError, match="no scale yet"):
+        Real().to_network(torch.zeros(1))
