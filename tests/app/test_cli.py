@@ -174,7 +174,7 @@ def test_demo_of_the_shipped_model(tmp_path: Path) -> None:
     result = aline("demo", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
-    assert (tmp_path / "aline-demo-psychometric.html").is_file()
+    assert (tmp_path / "aline-report-psychometric.html").is_file()
     assert sum(line[:5].strip().isdigit() for line in result.stdout.splitlines()) == 30
 
 
@@ -222,7 +222,7 @@ def test_train_an_own_task_and_use_it(
     assert run("train", "decay.py:task", "--rounds", "2", "--resume").exit_code == 0
     demo = run("demo", "runs/decay", "--task", "decay.py:task", "--trials", "2")
     assert demo.exit_code == 0, demo.output
-    assert (tmp_path / "aline-demo-decay.html").is_file()
+    assert (tmp_path / "aline-report-decay.html").is_file()
 
 
 @pytest.mark.parametrize(

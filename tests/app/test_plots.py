@@ -5,6 +5,7 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,7 +14,7 @@ from aline.app.plots import plates
 from aline.app.plots.canvas import PALETTE, to_svg
 from aline.app.plots.designs import companions
 from aline.app.plots.marginals import plotted_range, prior_density
-from aline.app.plots.plane import sources
+from aline.app.plots.plane import exact_density, has_exact, region_level, sources
 from aline.app.plots.widths import relative_widths, spread
 from aline.app.subject import open_subject
 from aline.app.taskfile import load_task
@@ -104,3 +105,33 @@ def test_labels_are_moved_apart_and_keep_their_order(heights: dict[str, float]) 
     assert {name for name, _ in placed} == set(heights)
     assert all(b - a >= 0.08 - 1e-3 for a, b in pairwise(values))
     assert all(height >= -1e-9 for height in values)
+
+
+def test_the_exact_posterior_is_drawn_where_there_is_one(demos: dict[str, Demo]) -> None:
+    assert has_exact(demos["location"])
+    assert not has_exact(demos["two sources"])
+    assert not has_exact(demos["linear"])
+
+
+def test_the_exact_posterior_follows_the_likelihood_under_a_flat_prior(
+    demos: dict[str, Demo],
+) -> None:
+    demo, trials = demos["location"], demos["location"].steps[1:]
+    across, up = np.array([0.2, 0.7]), np.array([0.3, 0.6, 0.8])
+    density = exact_density(demo, ("source_x", "source_y"), across, up)
+    assert density.shape == (3, 2)
+    theta = {"source_x": across[[0, 1]], "source_y": up[[1, 2]]}
+    likelihood = demo.subject.task.log_prob(
+        demo.spec.parameters.to_network(theta),
+        demo.spec.design.read({axis: [t.design[axis] for t in trials] for axis in "xy"})[None],
+        demo.spec.outcome.to_network(torch.tensor([t.outcome for t in trials]))[None],
+    ).sum(-1)
+    difference = float(likelihood[1] - likelihood[0])
+    assert np.log(density[2, 1] / density[1, 0]) == pytest.approx(difference, abs=1e-3)
+
+
+def test_the_region_of_a_normal_density_holds_its_mass() -> None:
+    grid = np.linspace(-6, 6, 400)
+    density = np.exp(-0.5 * (grid[:, None] ** 2 + grid[None, :] ** 2))
+    # In two dimensions the 95 % region ends where r^2 / 2 = -log 0.05.
+    assert region_level(density, grid, grid) == pytest.approx(0.05, rel=0.02)

@@ -1,5 +1,6 @@
 """What every storage does, and what an SQLite file adds."""
 
+import contextlib
 import os
 import shutil
 import sqlite3
@@ -66,7 +67,7 @@ def test_experiments_do_not_mix_and_keep_their_order(reopen: Open) -> None:
 
 def test_a_name_is_taken_once(reopen: Open) -> None:
     reopen().create("a", event(0))
-    with pytest.raises(StateError, match="named 'a' is in this storage already.*resume"):
+    with pytest.raises(StateError, match=r"named 'a' is in this storage already.*resume"):
         reopen().create("a", event(7))
     assert reopen().read("a") == [event(0)]
 
@@ -136,7 +137,7 @@ def test_what_was_read_can_be_changed_without_harm(reopen: Open) -> None:
     ],
 )
 def test_other_urls_are_explained(url: object) -> None:
-    with pytest.raises(StorageError, match='storage must be "memory://".*got'):
+    with pytest.raises(StorageError, match=r'storage must be "memory://".*got'):
         open_storage(url)
 
 
@@ -172,7 +173,7 @@ class TestSqlite:
         assert not list(tmp_path.iterdir())
 
     def test_folder_must_exist(self, tmp_path: Path) -> None:
-        with pytest.raises(StorageError, match="no folder .*: create it"):
+        with pytest.raises(StorageError, match=r"no folder .*: create it"):
             open_storage(f"sqlite:///{tmp_path}/nowhere/lab.db")
 
     def test_a_folder_is_no_database(self, tmp_path: Path) -> None:
@@ -263,10 +264,8 @@ class TestSqlite:
 
 def _write(path: Path, who: int, count: int) -> None:
     storage = SqliteStorage(path)
-    try:
+    with contextlib.suppress(StateError):  # another was first
         storage.create("shared", {})
-    except StateError:
-        pass  # another was first
     for number in range(count):
         while True:
             try:

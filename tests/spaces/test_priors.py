@@ -92,7 +92,10 @@ def test_log_volume_is_finite_at_the_bounds_in_single_precision(prior: td.Distri
 @FAMILIES
 @settings(max_examples=10, deadline=None)
 @given(
-    mean=st.floats(-2, 2), gap=st.floats(0, 2), std=st.floats(0.05, 1.0), share=st.floats(0.05, 0.95)
+    mean=st.floats(-2, 2),
+    gap=st.floats(0, 2),
+    std=st.floats(0.05, 1.0),
+    share=st.floats(0.05, 0.95),
 )
 def test_posterior_density_integrates_to_one(
     prior: td.Distribution, mean: float, gap: float, std: float, share: float

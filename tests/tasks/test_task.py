@@ -125,6 +125,6 @@ def test_unknown_built_in() -> None:
 
 
 def test_binary_outcomes_may_be_booleans() -> None:
-    task = make(outcome=Binary(), simulate=lambda t, d, g: (decay(t, d, g) > 1))
+    task = make(outcome=Binary(), simulate=lambda t, d, g: decay(t, d, g) > 1)
     outcomes = task.draw(2, seeded(0)).answer(torch.zeros(2, 3, 1), seeded(1))
     assert set(outcomes.unique().tolist()) <= {-1.0, 1.0}

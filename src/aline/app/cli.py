@@ -73,14 +73,13 @@ def demo(
     seed: Seed = 0,
     task: OwnTask = None,
     report: Annotated[
-        Path | None, typer.Option(help="Where to write the report (aline-demo-NAME.html).")
+        Path | None, typer.Option(help="Where to write the report (aline-report-NAME.html).")
     ] = None,
     no_report: Annotated[bool, typer.Option("--no-report", help="Write no report.")] = False,
     as_json: Json = False,
 ) -> None:
     """Run an experiment on a simulated participant and write a report."""
     from aline.app.demo import run_demo
-    from aline.app.report import write_report
     from aline.app.screen import DemoScreen
     from aline.app.subject import open_subject
 
@@ -89,8 +88,10 @@ def demo(
     screen = DemoScreen(subject.model.spec, aims, silent if as_json else say, width())
     done = run_demo(subject, target=aims, trials=trials, seed=seed, on_step=screen.show)
     screen.close(done)
-    place = None if no_report else report or Path(f"aline-demo-{done.spec.name}.html")
+    place = None if no_report else report or Path(f"aline-report-{done.spec.name}.html")
     if place is not None:
+        from aline.app.report import write_report  # matplotlib, only when it is needed
+
         write_report(done, place, command())
     if as_json:
         say(json.dumps({**done.to_json(), "report": None if place is None else str(place)}))

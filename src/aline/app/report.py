@@ -13,7 +13,7 @@ from aline.app.card import facts_of
 from aline.app.demo import Demo
 from aline.app.plots import Plate, plates
 from aline.app.plots.canvas import css_variables, to_svg
-from aline.app.tables import number, outcome_text
+from aline.app.tables import outcome_text, typeset
 from aline.app.words import explanation, heading
 from aline.model.checkpoint import write_atomically
 
@@ -46,14 +46,14 @@ def render(demo: Demo, command: str) -> str:
 def _card(demo: Demo, name: str) -> str:
     """The final belief about one parameter, in large type."""
     span = _span(demo, name)
-    low, high = (_text(edge, span) for edge in demo.last.interval[name])
+    low, high = (typeset(edge, span) for edge in demo.last.interval[name])
     holds = demo.holds_truth(name)
     verdict = "inside the interval" if holds else "outside the interval"
     return (
         f'<div class="card"><span>{escape(demo.spec.label(name))}</span>'
-        f"<b>{_text(demo.last.mean[name], span)}</b>"
+        f"<b>{typeset(demo.last.mean[name], span)}</b>"
         f"<span>95 % interval {low} to {high}</span>"
-        f'<span class="{"hit" if holds else "miss"}">truth {_text(demo.truth[name], span)}, '
+        f'<span class="{"hit" if holds else "miss"}">truth {typeset(demo.truth[name], span)}, '
         f"{verdict}</span></div>"
     )
 
@@ -79,7 +79,7 @@ def _summary_table(demo: Demo) -> str:
         rows.append(
             [
                 demo.spec.label(name) + (" (target)" if name in demo.shown else ""),
-                *(_text(value, span) for value in values),
+                *(typeset(value, span) for value in values),
                 _interval(demo.last.interval[name], span),
                 "inside" if demo.holds_truth(name) else "outside",
             ]
@@ -99,11 +99,11 @@ def _trial_table(demo: Demo) -> str:
         for axis, low, high in zip(
             spec.design.names, spec.design.low.tolist(), spec.design.high.tolist(), strict=True
         ):
-            row.append(_text(step.design[axis], high - low))
-        row.append(outcome_text(spec.outcome, step.outcome))
+            row.append(typeset(step.design[axis], high - low))
+        row.append(outcome_text(spec.outcome, step.outcome).replace("-", "−"))
         for name in demo.shown:
             span = _span(demo, name)
-            row += [_text(step.mean[name], span), _interval(step.interval[name], span)]
+            row += [typeset(step.mean[name], span), _interval(step.interval[name], span)]
         rows.append(row)
     return _table(header, rows)
 
@@ -119,18 +119,13 @@ def _facts(demo: Demo, command: str) -> dict[str, str]:
     }
 
 
-def _text(value: float, span: float) -> str:
-    """A number with a true minus sign."""
-    return number(value, span).replace("-", "−")
-
-
 def _span(demo: Demo, name: str) -> float:
     low, high = demo.prior[name].interval
     return high - low
 
 
 def _interval(interval: Sequence[float], span: float) -> str:
-    return " to ".join(_text(edge, span) for edge in interval)
+    return " to ".join(typeset(edge, span) for edge in interval)
 
 
 def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:

@@ -21,6 +21,11 @@ def number(value: float, span: float) -> str:
     return text.lstrip("-") if float(text) == 0 else text
 
 
+def typeset(value: float, span: float) -> str:
+    """A number for a page or a figure, with a true minus sign."""
+    return number(value, span).replace("-", "−")
+
+
 def short(value: float) -> str:
     """A value in four digits or fewer."""
     return f"{value:.4g}"

@@ -97,8 +97,9 @@ def plain_restriction(
         if candidates.points is None:
             plain["box"] = _plain_box(space, candidates)
         else:
-            columns = zip(candidates.names, candidates.points.T, strict=True)
-            plain["candidates"] = plain_designs(space, dict(columns))
+            rows = [name_values(candidates.names, row) for row in candidates.points.tolist()]
+            columns = {name: [row[name] for row in rows] for name in candidates.names}
+            plain["candidates"] = plain_designs(space, columns)
     else:
         plain["candidates"] = plain_designs(space, candidates)
         if not all(plain["candidates"].values()):

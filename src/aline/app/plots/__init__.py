@@ -10,7 +10,7 @@ from aline.app.demo import Demo
 from aline.app.plots.curve import plot_curve
 from aline.app.plots.designs import companions, plot_designs
 from aline.app.plots.marginals import plot_marginals
-from aline.app.plots.plane import plot_plane, sources
+from aline.app.plots.plane import has_exact, plot_plane, sources
 from aline.app.plots.widths import plot_widths
 from aline.spaces import Binary
 
@@ -59,10 +59,12 @@ def _curve(demo: Demo) -> Plate:
 def _plane(demo: Demo) -> Plate:
     if sources(demo):
         caption = (
-            "The shading is the joint log posterior of the position at the end, stronger where "
-            "it is more likely; dots are measurements in the order of the thin line, the cross is "
-            "the true position, which the model never saw."
+            "The shading is the joint log posterior of the position at the end, the product of "
+            "the model's marginals, stronger where it is more likely. Dots are measurements in "
+            "the order of the thin line; the cross is the true position, which the model never saw."
         )
+        if has_exact(demo):
+            caption += " The dotted line is the exact posterior's 95 % region, for comparison."
     else:
         caption = "Dots are measurements, in the order of the thin line."
     return Plate("plane", "Where it measured", caption, plot_plane(demo), True)

@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from aline.app.demo import Demo
 from aline.app.expectation import Array
 from aline.app.plots.canvas import FAINT, INK, MUTED, POSTERIOR, TRUTH, WIDE, figure, styled
-from aline.app.tables import number
+from aline.app.tables import typeset
 
 COLUMNS = 4
 
@@ -52,7 +52,7 @@ def _draw_marginal(axes: Axes, demo: Demo, name: str) -> None:
     axes.spines["left"].set_visible(False)
     axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.set_title(demo.spec.label(name), color=INK if is_aimed_at else MUTED)
-    truth = number(demo.truth[name], grid[-1] - grid[0])
+    truth = typeset(demo.truth[name], grid[-1] - grid[0])
     axes.set_xlabel(f"truth {truth}", fontsize=8.5, color=MUTED)
 
 

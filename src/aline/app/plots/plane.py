@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from aline.app.demo import Demo, Interval
+from aline.app.demo import LEVEL, Demo, Interval
 from aline.app.expectation import Array
 from aline.app.plots.canvas import DATA, INK, MUTED, PAPER, POSTERIOR, WIDE, figure, styled
 from aline.app.plots.designs import companions
@@ -105,6 +106,39 @@ def _draw_joint(axes: Axes, demo: Demo, pair: Pair, x: Interval, y: Interval) ->
     rows = np.asarray(posterior.pdf(pair[1], up), dtype=np.float64)
     joint = np.log(np.maximum(rows[:, None] * columns[None, :], 1e-30))
     axes.contourf(across, up, joint - joint.max(), levels=_LEVELS, colors=_SHADES)
+    if has_exact(demo):
+        exact = exact_density(demo, pair, across, up)
+        level = region_level(exact, across, up)
+        axes.contour(across, up, exact, levels=[level], colors=INK, linewidths=0.9, linestyles=":")
+
+
+def has_exact(demo: Demo) -> bool:
+    """Whether the exact posterior is a density over this plane that can be computed."""
+    pairs, task = sources(demo), demo.subject.task
+    return len(pairs) == 1 and task.log_likelihood is not None and len(demo.truth) == 2
+
+
+def exact_density(demo: Demo, pair: Pair, across: Array, up: Array) -> Array:
+    """The exact posterior [up, across] of the only two parameters, relative to its peak."""
+    spec, task = demo.spec, demo.subject.task
+    x, y = np.meshgrid(across, up)
+    theta = spec.parameters.to_network({pair[0]: x.ravel(), pair[1]: y.ravel()})
+    trials = demo.steps[1:]
+    designs = spec.design.read(
+        {axis: [t.design[axis] for t in trials] for axis in spec.design.names}
+    )
+    outcomes = spec.outcome.to_network(torch.tensor([t.outcome for t in trials]))
+    likelihood = task.log_prob(theta, designs[None], outcomes[None]).sum(-1)
+    log_density = likelihood + spec.parameters.log_prior(theta).sum(-1)
+    return np.asarray((log_density - log_density.max()).exp().view(*x.shape), dtype=np.float64)
+
+
+def region_level(density: Array, across: Array, up: Array) -> float:
+    """The height of a density above which 95 % of its mass lies."""
+    mass = density * np.gradient(up)[:, None] * np.gradient(across)[None, :]
+    order = np.argsort(density, axis=None)[::-1]
+    held = np.cumsum(mass.ravel()[order]) / mass.sum()
+    return float(density.ravel()[order][np.searchsorted(held, LEVEL)])
 
 
 def _fine(demo: Demo, name: str, span: Interval) -> Array:

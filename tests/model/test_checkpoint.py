@@ -1,0 +1,197 @@
+"""A file is read whole and unharmed, or not at all."""
+
+import ast
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from safetensors.torch import save_file
+from small import largest_difference, random_context, seeded, small_model
+from torch.distributions import Dirichlet, Gamma
+
+import aline
+from aline.errors import CheckpointError
+from aline.model import Model
+from aline.model.checkpoint import FORMAT, read_card, read_tensors, write_atomically, write_tensors
+from aline.model.model import CARD, WEIGHTS
+from aline.spaces import Grid, Real
+from aline.tasks import Task, get
+
+unusual = Task(
+    name="unusual",
+    parameters={"share": Dirichlet(torch.ones(3)), "rate": Gamma(2.0, 1.0)},
+    design=Grid(a=[0.1, 0.2, 0.7], b=[1, 2]),
+    outcome=Real(),
+    simulate=lambda theta, design, generator: theta["rate"] * design["a"],
+    horizon=3,
+    units={"rate": "1/s"},
+)
+
+
+@pytest.mark.parametrize("task", [get("psychometric"), get("location"), unusual])
+@pytest.mark.parametrize("context", ["independent", "full"])
+def test_round_trip_is_exact(task: Task, context: str, tmp_path: Path) -> None:
+    model = small_model(task, context=context)
+    model = Model(model.network, {"seed": 3}, {"gap": 0.01})
+    model.save(tmp_path / "model")
+    again = Model.load(tmp_path / "model")
+    assert again.card() == model.card()
+    data = random_context(model.spec, 2, 4)
+    one, other = (m.network.read(data).posterior() for m in (model, again))
+    assert torch.equal(one.mean, other.mean)
+    assert torch.equal(one.std, other.std)
+    assert not any(p.requires_grad for p in again.network.parameters())
+
+
+def test_card_beside_the_weights_is_readable(tmp_path: Path) -> None:
+    model = small_model()
+    model.save(tmp_path)
+    card = json.loads((tmp_path / CARD).read_text())
+    assert card["aline"] == aline.__version__
+    assert card["task"]["name"] == "psychometric"
+    assert read_card(tmp_path / WEIGHTS) == {"format": FORMAT, **card}
+
+
+def test_saving_twice_replaces(tmp_path: Path) -> None:
+    small_model().save(tmp_path)
+    other = small_model("location")
+    other.save(tmp_path)
+    assert Model.load(tmp_path).spec.name == "location"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [CARD, WEIGHTS]
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    write_atomically(path, b"old")
+    with pytest.raises(TypeError):
+        write_atomically(path, "not bytes")  # type: ignore[arg-type]
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    folder = tmp_path_factory.mktemp("whole")
+    small_model().save(folder)
+    return (folder / WEIGHTS).read_bytes()
+
+
+def load_bytes(content: bytes, folder: Path) -> Model:
+    folder.mkdir(exist_ok=True)
+    (folder / WEIGHTS).write_bytes(content)
+    return Model.load(folder)
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(share=st.floats(0, 1, exclude_max=True))
+def test_a_truncated_file_is_damaged(whole: bytes, tmp_path: Path, share: float) -> None:
+    with pytest.raises(CheckpointError, match="damaged|not written by aline"):
+        load_bytes(whole[: int(share * len(whole))], tmp_path)
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(data=st.data(), bit=st.integers(0, 7), in_header=st.booleans())
+def test_a_flipped_bit_is_noticed_wherever_it_is(
+    whole: bytes, tmp_path: Path, data: st.DataObject, bit: int, in_header: bool
+) -> None:
+    header = 8 + int.from_bytes(whole[:8], "little")
+    place = data.draw(
+        st.integers(0, header - 1) if in_header else st.integers(header, len(whole) - 1)
+    )
+    flipped = bytearray(whole)
+    flipped[place] ^= 1 << bit
+    try:
+        model = load_bytes(bytes(flipped), tmp_path)
+    except CheckpointError as error:
+        assert len(str(error).splitlines()) == 1
+    else:
+        # A space of the header's padding, say: whatever changed, the model did not.
+        assert in_header
+        original = load_bytes(whole, tmp_path / "original")
+        assert model.card() == original.card()
+        for name, tensor in original.network.state_dict().items():
+            assert torch.equal(model.network.state_dict()[name], tensor)
+
+
+def test_a_foreign_file_is_named_so(tmp_path: Path) -> None:
+    save_file({"weight": torch.zeros(3)}, tmp_path / WEIGHTS)
+    with pytest.raises(CheckpointError, match="was not written by aline"):
+        Model.load(tmp_path)
+
+
+def test_a_newer_file_asks_for_an_upgrade(tmp_path: Path) -> None:
+    write_tensors(tmp_path / WEIGHTS, {"a": torch.zeros(1)}, {"format": FORMAT + 1})
+    message = f"has format {FORMAT + 1}, this aline reads up to {FORMAT}: upgrade aline"
+    with pytest.raises(CheckpointError, match=message):
+        Model.load(tmp_path)
+
+
+def test_no_file_at_all(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="no weights at"):
+        Model.load(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("missing", ["task", "model", "training"])
+def test_a_card_without_a_part(tmp_path: Path, missing: str) -> None:
+    model = small_model()
+    card = {key: value for key, value in model.card().items() if key != missing}
+    write_tensors(tmp_path / WEIGHTS, model.network.state_dict(), card)
+    with pytest.raises(CheckpointError, match=f"does not fit its card \\('{missing}'\\)"):
+        Model.load(tmp_path)
+
+
+def test_weights_of_another_size(tmp_path: Path) -> None:
+    model = small_model()
+    tensors = {name: tensor[:1] for name, tensor in model.network.state_dict().items()}
+    write_tensors(tmp_path / WEIGHTS, tensors, model.card())
+    with pytest.raises(CheckpointError, match="does not fit its card"):
+        Model.load(tmp_path)
+
+
+def test_tensors_of_any_kind_survive(tmp_path: Path) -> None:
+    tensors = {
+        "half": torch.randn(3, generator=seeded(0)).half(),
+        "whole": torch.arange(4),
+        "strided": torch.randn(4, 4, generator=seeded(1)).T,
+        "scalar": torch.tensor(2.5, dtype=torch.float64),
+        "empty": torch.zeros(0, 3),
+    }
+    write_tensors(tmp_path / "t", tensors, {"note": "ü"})
+    again, card = read_tensors(tmp_path / "t")
+    assert card["note"] == "ü"
+    for name, tensor in tensors.items():
+        assert again[name].dtype == tensor.dtype
+        assert torch.equal(again[name], tensor)
+
+
+def test_nothing_in_aline_pickles() -> None:
+    """No pickle, and none of the torch and numpy calls that use it."""
+    forbidden = {"pickle", "cPickle", "dill", "cloudpickle", "shelve", "marshal"}
+    source = Path(aline.__file__).parent
+    for path in source.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names: list[str] = []
+            if isinstance(node, ast.Import):
+                names = [alias.name.split(".")[0] for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                names = [node.module.split(".")[0]]
+            assert not forbidden & set(names), f"{path} imports {names}"
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                call = f"{node.value.id}.{node.attr}"
+                assert call not in {"torch.save", "torch.load", "np.load", "np.save"}, path
+
+
+def test_a_loaded_model_answers_as_the_saved_one(tmp_path: Path) -> None:
+    model = small_model("location", policy="box")
+    again = Model.load(model.save(tmp_path))
+    data = random_context(model.spec, 1, 3)
+    points = torch.zeros(1, 1, 2, 2)
+    one, other = (m.network.read(data).predictive(points) for m in (model, again))
+    assert largest_difference(one.moments()[0], other.moments()[0]) == 0.0
