@@ -5,11 +5,14 @@
 Location finding, joint training, 200 episodes a round, horizon 30. `plain` and `aline` score 200
 candidates at every step; `aline-box` proposes a point. A round is complete: for plain an epoch
 with its one gradient step, for aline playing a batch and its default number of gradient steps.
-Every design is the policy's, so aline goes without its share of random designs here, which are
-cheaper. What the weights are does not matter to the time, so they are untrained.
+In these three every design is drawn from the policy. By default aline plays some rounds with random
+designs at first, and some greedily, where a pool is four times as large: `aline-mixed` is `aline`
+with these shares as they are. What the weights are does not matter to the time, so they are
+untrained.
 
 Each method runs in processes of its own, by turns; its peak memory is the whole process's, with
-Python and torch. Measure on an idle machine: whatever else runs is in the numbers.
+Python and torch (plain needs about 9 GB). Measure on an idle machine: whatever else runs is in the
+numbers.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -43,7 +47,9 @@ from aline.training.train import Run, choose_policy_loss, default_model, seeded
 EPISODES, CANDIDATES = plain.EPISODES, plain.CANDIDATES
 BUSY = 0.5  # a one-minute load above this is said aloud
 MEMORY_BAR = 0.25
-SPEED_BARS = {"aline": 12.0, "aline-box": 80.0}
+SPEED_BARS = {"aline": 12.0, "aline-mixed": 12.0, "aline-box": 80.0}
+# Every design of every round is drawn from the policy, among `candidates`.
+DRAWN = {"random_share": 0.0, "greedy_share": 0.0}
 
 
 @dataclass(frozen=True)
@@ -63,10 +69,10 @@ class Method:
     round: Callable[[], None]
 
 
-def plain_method(episodes: int) -> Method:
+def plain_method(episodes: int, seed: int) -> Method:
     """The paper's joint epoch."""
-    network, optimiser = plain.new_network(seed=0)
-    generator = torch.Generator().manual_seed(0)
+    network, optimiser = plain.new_network(seed)
+    generator = torch.Generator().manual_seed(seed)
 
     def epoch() -> None:
         plain.learn(network, optimiser, plain.play(network, generator, episodes=episodes))
@@ -74,18 +80,17 @@ def plain_method(episodes: int) -> Method:
     return Method(Learning(1, plain.HORIZON, plain.HORIZON), epoch)
 
 
-def aline_method(policy: str, episodes: int) -> Method:
-    """Aline's joint round, with either kind of policy."""
+def aline_method(episodes: int, seed: int, policy: str, **settings: float) -> Method:
+    """Aline's joint round, with either kind of policy and some settings of the training."""
     task = tasks.get("location").fitted()
     model = replace(default_model(task, differentiable=True), policy=policy)
-    candidates = {"candidates": CANDIDATES} if policy == "pool" else {}
-    config = TrainingConfig(batch=episodes, warmup=0.0, random_share=0.0, **candidates)
+    config = replace(TrainingConfig(), batch=episodes, warmup=0.0, **settings)
     run = Run(
         task=task,
         config=config,
         budget=Budget(rounds=100_000),
-        seed=0,
-        network=fresh(task.spec, model, seeded(0, -1)),
+        seed=seed,
+        network=fresh(task.spec, model, seeded(seed, -1)),
         policy_loss=choose_policy_loss(model, config, differentiable=True),
         folder=None,
     )
@@ -96,13 +101,14 @@ def aline_method(policy: str, episodes: int) -> Method:
     return Method(learning, run.step)
 
 
-METHODS: dict[str, Callable[[int], Method]] = {
+METHODS: dict[str, Callable[[int, int], Method]] = {
     "plain": plain_method,
-    "aline": lambda episodes: aline_method("pool", episodes),
-    "aline-box": lambda episodes: aline_method("box", episodes),
+    "aline": partial(aline_method, policy="pool", candidates=CANDIDATES, **DRAWN),
+    "aline-mixed": partial(aline_method, policy="pool", candidates=CANDIDATES),
+    "aline-box": partial(aline_method, policy="box", **DRAWN),
 }
 # Timed rounds of a method at each of its turns: about as long as each other, but for plain's.
-ROUNDS = {"plain": 2, "aline": 15, "aline-box": 50}
+ROUNDS = {"plain": 2, "aline": 15, "aline-mixed": 15, "aline-box": 50}
 
 
 @dataclass(frozen=True)
@@ -114,10 +120,10 @@ class Turn:
     learning: Learning
 
 
-def take_turn(name: str, episodes: int, rounds: int, threads: int) -> Turn:
+def take_turn(name: str, episodes: int, seed: int, rounds: int, threads: int) -> Turn:
     """Time rounds after an untimed one; to be called in a process of its own."""
     torch.set_num_threads(threads)
-    method = METHODS[name](episodes)
+    method = METHODS[name](episodes, seed)
     method.round()
     seconds = [timed(method.round) for _ in range(rounds)]
     return Turn(seconds, peak_memory(), method.learning)
@@ -149,7 +155,7 @@ def measure(
         for name, results in found.items():
             print(f"turn {turn + 1} of {turns}: {name}", file=sys.stderr, flush=True)
             with ProcessPoolExecutor(1, get_context("spawn")) as process:
-                job = process.submit(take_turn, name, episodes, rounds[name], threads)
+                job = process.submit(take_turn, name, episodes, turn, rounds[name], threads)
                 results.append(job.result())
     return found
 
@@ -169,7 +175,7 @@ def summarise(turns: list[Turn], episodes: int) -> Measured:
     rate = episodes / seconds.value
     speed = Estimate(rate, rate * seconds.ci95 / seconds.value, seconds.n)
     peak = max(turn.peak_bytes for turn in turns)
-    return Measured(speed, Estimate(peak, 0.0, len(turns)), turns[0].learning)
+    return Measured(speed, Estimate(peak, math.nan, len(turns)), turns[0].learning)
 
 
 def ratio(of: Estimate, to: Estimate) -> Estimate:
@@ -197,20 +203,20 @@ def rows(measured: dict[str, Measured]) -> list[Row]:
 def _row(method: str, metric: str, estimate: Estimate, **more: Any) -> Row:
     target = "source_x,source_y"
     found = row("location", method, target, metric, plain.HORIZON, estimate)
-    known = math.isfinite(estimate.ci95)  # one round has no interval, and JSON no NaN
+    known = math.isfinite(estimate.ci95)  # a peak or a single round has no interval, JSON no NaN
     return {**found, "ci95": estimate.ci95 if known else None, **more}
 
 
 def show(measured: dict[str, Measured], found: list[Row]) -> None:
     """Print what each method does, then how it compares with the bars."""
-    print(f"{'':40}  what a played episode is learned from")
-    head = f"{'method':10}  {'episodes/s':>16}  {'peak':>10}"
+    print(f"{'':41}  what a played episode is learned from")
+    head = f"{'method':11}  {'episodes/s':>16}  {'peak':>10}"
     print(f"{head}  {'gradient steps':>14}  {'states (q)':>10}  {'decisions (policy)':>18}")
     for name, mine in measured.items():
         learned, known = mine.learning, math.isfinite(mine.speed.ci95)
         error = f" ± {mine.speed.ci95:.1f}" if known else ""
         print(
-            f"{name:10}  {f'{mine.speed.value:.1f}{error}':>16}  {mine.memory.value / 1e6:7.0f} MB"
+            f"{name:11}  {f'{mine.speed.value:.1f}{error}':>16}  {mine.memory.value / 1e6:7.0f} MB"
             f"  {learned.gradient_steps:14}  {learned.posteriors:10}  {learned.decisions:18}"
         )
     for each in found:
@@ -226,7 +232,7 @@ def verdict(each: Row) -> str:
     said = f"{value:.1f} times" if is_speed else f"{value:.3f} of"
     need = f"at least {bar:.0f}" if is_speed else f"at most {bar}"
     kind = "episodes/s" if is_speed else "peak memory"
-    return f"{each['method']:10}  {said} plain's {kind}; {need}: {'met' if met else 'MISSED'}"
+    return f"{each['method']:11}  {said} plain's {kind}; {need}: {'met' if met else 'MISSED'}"
 
 
 def main() -> None:

@@ -44,18 +44,24 @@ RESULT = {
 def test_a_result_reads_as_a_table() -> None:
     lines = score_lines(RESULT)
     assert lines[0] == "Aimed at threshold, slope: 500 simulated experiments"
-    assert lines[1].split() == ["trials", "0", "30"]
+    assert lines[1].split() == ["trials", "0", "30", "paper"]
     cells = {tuple(line.split()) for line in lines}
     assert ("threshold", "0.001", "0.031±0.010") in cells
     assert ("threshold", "0.90±0.01", "0.91±0.01") in cells
     assert ("mean", "1.250±0.010", "0.400±0.010") in cells
-    assert ("posterior", "2.250±0.010", "0.500±0.010", "paper", "0.57") in cells
+    assert ("posterior", "2.250±0.010", "0.500±0.010", "0.57") in cells
     assert ("J", "0.00±0.01", "3.25±0.01") in cells
     assert lines[-1] == (
         "The largest gap is 0.031±0.010 nats, of threshold after 30 trials "
         "aimed at threshold, slope."
     )
     assert max(map(len, lines)) <= 100
+
+
+def test_a_small_negative_gap_is_no_minus_zero() -> None:
+    lines = score_lines({"rows": [row("gap:threshold", 5, -0.0001)], "notes": []})
+    assert lines[1].split() == ["trials", "5"]
+    assert any(line.split() == ["threshold", "0.000±0.010"] for line in lines)
 
 
 def test_without_an_exact_posterior_it_says_so() -> None:

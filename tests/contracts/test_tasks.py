@@ -1,4 +1,4 @@
-"""What every task promises, whoever wrote it. A new built-in task is tested by being in the list."""
+"""What every task promises. A new built-in task is tested by being in the list."""
 
 import json
 

@@ -66,9 +66,9 @@ def test_goals_are_drawn_by_their_shares() -> None:
 
 
 def test_mistakes() -> None:
-    with pytest.raises(InputError, match="at least one of threshold, slope.*got none"):
+    with pytest.raises(InputError, match=r"at least one of threshold, slope.*got none"):
         goal_of(SPEC, [])
-    with pytest.raises(InputError, match="parameters are threshold.*got 'speed'"):
+    with pytest.raises(InputError, match=r"parameters are threshold.*got 'speed'"):
         goal_of(SPEC, ["speed"])
     with pytest.raises(InputError, match="stimulus must lie in"):
         goal_of(SPEC, [predictions(at={"stimulus": 9.0})])

@@ -23,21 +23,21 @@ def played(task: Task, batch: int, steps: int) -> tuple[Tensor, Context]:
 
 def test_bounds_hold_the_exact_information_gain() -> None:
     task = get("linear")
-    theta, context = played(task, 600, 6)
+    theta, context = played(task, 400, 6)
     exact = exact_information_gain(task.spec.design.to_user(context.designs)[..., 0]).mean()
-    bounds = information_bounds(task, context, theta, 4000, seeded(1))
+    bounds = information_bounds(task, context, theta, 3000, seeded(1))
     assert bounds.lower.value - bounds.lower.ci95 <= exact <= bounds.upper.value + bounds.upper.ci95
     # With so many draws both are close, so each is also right in itself.
     assert bounds.lower.value == pytest.approx(float(exact), abs=2 * bounds.lower.ci95)
     assert bounds.upper.value == pytest.approx(float(exact), abs=2 * bounds.upper.ci95)
     assert bounds.note is None
-    assert bounds.lower.n == 600
+    assert bounds.lower.n == 400
 
 
 def test_few_draws_leave_the_truth_between_the_bounds() -> None:
     """With 20 draws the bounds are loose, and each on its side."""
     task = get("linear")
-    theta, context = played(task, 600, 6)
+    theta, context = played(task, 400, 6)
     exact = exact_information_gain(task.spec.design.to_user(context.designs)[..., 0]).mean()
     bounds = information_bounds(task, context, theta, 20, seeded(1))
     assert bounds.lower.value + bounds.lower.ci95 < exact < bounds.upper.value - bounds.upper.ci95

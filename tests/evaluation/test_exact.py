@@ -101,7 +101,8 @@ def midpoint_grid(theta: Tensor, designs: Tensor, outcomes: Tensor) -> list[floa
     )
     total = np.zeros((40, 40, 40, 40), dtype=np.float32)
     for x, y in zip(5 * designs.numpy()[:, 0], outcomes.numpy(), strict=True):
-        yes = guess * lapse + (1 - lapse) * (1 - np.exp(-(10 ** ((x - threshold) / slope))))
+        strength = np.minimum((x - threshold) / slope, 3)
+        yes = guess * lapse + (1 - lapse) * (1 - np.exp(-(10**strength)))
         total += np.log(yes if y > 0 else 1 - yes)
     weight = np.exp(total - total.max())
     weight /= weight.sum(dtype=np.float64)
@@ -124,11 +125,13 @@ def test_psychometric_is_a_brute_force_grid() -> None:
 
 
 def test_psychometric_has_converged() -> None:
-    """Random observers, steep ones among them, after a whole experiment."""
+    """The hardest case: a steep observer, measured thirty times where it is steep."""
     task = get("psychometric")
-    theta, context = played(task, 4, 30, seed=1)
+    world = task.world({"threshold": 0.7, "slope": 0.12, "guess": 0.4, "lapse": 0.1})
+    designs = 0.14 + 0.05 * torch.randn(1, 30, 1, generator=seeded(1))
+    theta, context = world.theta, Context(designs, world.answer(designs, seeded(2)))
     lengths = [5, 10, 20, 30]
-    fine = exact_log_marginals(task, context, theta, lengths, nodes=(320, 24, 8, 8))
+    fine = exact_log_marginals(task, context, theta, lengths, nodes=(320, 20, 7, 7))
     used = exact_log_marginals(task, context, theta, lengths, nodes=(256, 16, 6, 6))
     assert float((fine - used).abs().max()) < 1e-3
 
@@ -235,7 +238,7 @@ CONTEXT = Context(torch.zeros(1, 3, 1), torch.zeros(1, 3))
             "log_likelihood must be elementwise",
         ),
         (
-            make(log_likelihood=lambda t, d, y: torch.cat([t["a"], t["b"]], 1) @ d["x"]),
+            make(log_likelihood=lambda t, d, y: torch.stack([t["a"], t["b"]]).sum(0) * d["x"]),
             CONTEXT,
             [3],
             (8, 8),

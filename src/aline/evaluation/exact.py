@@ -2,11 +2,14 @@
 
 For tasks with a likelihood and at most four parameters. On the scale u = F(theta) of its prior
 quantile every parameter is uniform on (0, 1), so the posterior is the likelihood, normalised. A
-tensor grid of Gauss-Legendre nodes in u integrates it: few nodes serve a parameter in which the
+tensor grid of Gauss-Legendre nodes integrates it: few nodes serve a parameter in which the
 likelihood is smooth (the guess and lapse rates of a psychometric function enter it as
 polynomials), many serve one in which it has edges (the threshold of a steep one). Where the
 density at a given value is wanted, that value takes the place of the parameter's nodes, so
 nothing is interpolated.
+
+The nodes are placed in u where the prior is bounded, and in z = Phi^-1(u) where it has a tail: a
+posterior out there is too narrow in u for any grid.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ TOLERANCE = 1e-3  # nats: fifty times finer than what q is asked for
 _FIRST_NODES = 8
 _MOST_POINTS = 2**24
 _AT_ONCE = 2**17  # likelihood values a call: what stays in the cache
+_TAIL = 6.0  # as far as a prior without bounds is followed, in standard deviations
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 Progress = Callable[[int, int], None]
@@ -103,7 +107,7 @@ def exact_log_marginals(
     _check(task, context, lengths)
     if nodes is None:
         nodes = converged_nodes(task, context, theta)
-    axes = [quadrature(count) for count in _nodes_each(task, nodes)]
+    axes = _axes(task.spec.parameters, nodes)
     blocks = _blocks(task.spec.parameters, axes)
     rows = []
     for episode, truth in enumerate(theta):
@@ -133,7 +137,7 @@ def exact_grid_posterior(
     parameters = task.spec.parameters
     if nodes is None:
         nodes = converged_nodes(task, context)
-    axes = [quadrature(count) for count in _nodes_each(task, nodes)]
+    axes = _axes(parameters, nodes)
     whole = _blocks(parameters, axes)
     episodes = [Data.of(task, context, episode) for episode in range(len(context.outcomes))]
     evidence = torch.cat([_log_integral(task, whole, data, length) for data in episodes])
@@ -182,11 +186,27 @@ def converged_nodes(
             )
 
 
-def quadrature(count: int) -> Axis:
-    """Gauss-Legendre nodes in the prior's quantile."""
+def _axes(parameters: Parameters, nodes: Sequence[int]) -> list[Axis]:
+    if len(nodes) != len(parameters) or min(nodes) < 1:
+        raise InputError(
+            f"nodes must be {len(parameters)} whole numbers, one a parameter, got {nodes!r}"
+        )
+    return [
+        quadrature(count, bounded=all(map(math.isfinite, scale.support)))
+        for count, scale in zip(nodes, parameters.scales, strict=True)
+    ]
+
+
+def quadrature(count: int, bounded: bool) -> Axis:
+    """Gauss-Legendre nodes in the prior's quantile, or in z for a prior that is not bounded."""
     x, weight = np.polynomial.legendre.leggauss(count)
-    z = torch.special.ndtri(torch.tensor((x + 1) / 2))
-    return Axis(z.float(), torch.tensor(weight / 2).log().float())
+    nodes, log_weight = torch.tensor(x), torch.tensor(weight).log()
+    if bounded:
+        z = torch.special.ndtri((nodes + 1) / 2)
+    else:
+        z = _TAIL * nodes
+        log_weight = log_weight - 0.5 * z * z
+    return Axis(z.float(), log_weight.log_softmax(0).float())
 
 
 def _double(nodes: tuple[int, ...], i: int) -> tuple[int, ...]:
@@ -273,16 +293,9 @@ def _log_likelihoods(
         for start in range(done, length, width):
             part = data.part(start, min(start + width, length))
             values = task.log_likelihood(block.theta, part.design, part.outcome)
-            total = total + values.sum(0)
+            total = total + (values[0] if len(values) == 1 else values.sum(0))
         done = length
         yield total
-
-
-def _nodes_each(task: Task, nodes: Sequence[int]) -> tuple[int, ...]:
-    count = len(task.spec.parameters)
-    if len(nodes) != count or min(nodes) < 1:
-        raise InputError(f"nodes must be {count} whole numbers, one a parameter, got {nodes!r}")
-    return tuple(nodes)
 
 
 def _check(task: Task, context: Context, lengths: Sequence[int]) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -33,10 +34,7 @@ class Posterior:
     """
 
     def __init__(self, mixture: Mixture, parameters: Parameters):
-        # In double precision, as float32 loses the probit's tails; weights that sum to one there.
-        log_weight = mixture.log_weight.double().log_softmax(-1)
-        self._mixture = Mixture(log_weight, mixture.mean.double(), mixture.std.double())
-        self._parameters = parameters
+        self._given, self._parameters = mixture, parameters
         self._marginals: dict[str, Marginal] = {}
 
     @property
@@ -128,10 +126,19 @@ class Posterior:
         weights, means, stds = (part[column] for part in self._components)
         return Coordinate(name, (weights, means, stds), self._parameters.scales[column])
 
+    # In double precision, as float32 loses the probit's tails; weights that sum to one there.
+
+    @cached_property
+    def _mixture(self) -> Mixture:
+        weights, means, stds = map(torch.from_numpy, self._components)
+        return Mixture(weights.log(), means, stds)
+
     @cached_property
     def _components(self) -> Components:
-        m = self._mixture
-        return m.log_weight.exp().numpy(), m.mean.numpy(), m.std.numpy()
+        m = self._given
+        weights = np.exp(m.log_weight.numpy(), dtype=np.float64)
+        means, stds = (part.numpy().astype(np.float64) for part in (m.mean, m.std))
+        return weights / weights.sum(-1, keepdims=True), means, stds
 
 
 def _find(parameters: Parameters, name: str) -> tuple[str, int]:

@@ -21,10 +21,11 @@ class Memory(NamedTuple):
 
 @dataclass(frozen=True)
 class LearnedPolicy:
-    """Chooses with the network: the best design, or a draw from the policy when `explore` is set.
+    """Chooses with the network.
 
-    Without an offer, a pool policy scores `candidates` uniform draws and then, `refine` times, as
-    many points around the best so far.
+    A pool policy takes the best candidate, or a draw when `explore` is set; without an offer it
+    scores `candidates` uniform draws and then, `refine` times, as many points around the best so
+    far. A box policy draws from its proposal.
     """
 
     network: Network
@@ -78,8 +79,9 @@ class LearnedPolicy:
     def _choose_point(
         self, state: Memory, offer: Offer | None, generator: torch.Generator
     ) -> Tensor:
-        proposal = state.view.propose(state.goal)
-        point = proposal.draw(generator)[:, 0] if self.explore else proposal.mean[:, 0]
+        # Drawn even when not exploring: the policy learned with its spread, and needs it where
+        # its mean would tell nothing, as in the middle of a ring-shaped posterior.
+        point = state.view.propose(state.goal).draw(generator)[:, 0]
         if offer is None and self.network.spec.design.points is not None:
             every = self.network.spec.design.to_network(self.network.spec.design.points)
             offer = Offer(every.expand(len(point), -1, -1))

@@ -198,7 +198,8 @@ class Task:
     def described_by(self, spec: Spec) -> Task:
         """This task's simulator on the scales of a trained model's spec, which must be its own."""
         mine, theirs = self.spec.to_json(), spec.to_json()
-        for part in ("parameters", "design"):
+        mine["outcome"], theirs["outcome"] = mine["outcome"]["kind"], theirs["outcome"]["kind"]
+        for part in ("parameters", "design", "outcome"):
             if mine[part] != theirs[part]:
                 raise InputError(
                     f"the model was trained with other {part} than this task {self.spec.name} "

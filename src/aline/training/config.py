@@ -18,13 +18,14 @@ class TrainingConfig:
     learning_rate: float = 3e-3  # the paper's 1e-3 learns more slowly here (docs/design.md)
     weight_decay: float = 0.01
     clip: float = 1.0
-    warmup: float = 0.15  # share of the budget with random designs and no policy
+    warmup: float = 0.1  # share of the budget with random designs and no policy
     prefixes: int = 6  # sampled prefixes of each episode that q learns from, an update
     points: int = 2  # predictions a prefix that q learns from
     candidates: int = 24  # scored at each step while playing (pool policy)
     decisions: int = 10  # steps of each episode reconsidered at once by a pathwise update
     alternatives: int = 8  # designs compared at a state when the policy learns
     random_share: float = 0.3  # rounds whose first designs are random, so that q knows those too
+    greedy_share: float = 0.3  # rounds played as an experiment plays, so that q knows those best
     # How a design is credited. "immediate" and "return" are the paper's Eq. 12 with R_t, and with
     # the telescoped return to go; "paired" compares alternatives at one state, "pathwise"
     # differentiates through the simulator. None takes pathwise where it can be had for a box

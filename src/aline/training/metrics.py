@@ -6,8 +6,10 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 METRICS = "metrics.jsonl"
 ROUNDS_A_LINE = 20
@@ -25,6 +27,15 @@ class Metrics:
     @contextmanager
     def shown(self, show: bool, name: str) -> Iterator[None]:
         """A progress bar while the training runs."""
+        # Imported only here: rich draws from Python's random numbers when it is imported.
+        from rich.progress import (
+            BarColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
+
         columns = [
             TextColumn("training {task.fields[name]}"),
             BarColumn(),

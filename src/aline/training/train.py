@@ -6,7 +6,7 @@ import json
 import math
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,7 @@ def train(
     seed: int = 0,
     out: str | Path | None = None,
     resume: bool = False,
+    initial: Model | None = None,
     progress: bool = True,
     model: ModelConfig | None = None,
     config: TrainingConfig | None = None,
@@ -55,6 +56,7 @@ def train(
 
     The budget is a time ("30min"), or a number of rounds, which with a seed repeats a run
     exactly. With `out`, metrics and a checkpoint are written there and `resume=True` continues.
+    `initial` is a model of the same task whose weights to start from, to train it further.
 
     >>> import aline
     >>> task = aline.tasks.get("linear", horizon=3)
@@ -64,7 +66,7 @@ def train(
     task = task.fitted()
     config = config or TrainingConfig()
     differentiable = is_differentiable(task)
-    model = model or default_model(task, differentiable)
+    model = model or (initial.network.config if initial else default_model(task, differentiable))
     run = Run(
         task=task,
         config=config,
@@ -74,6 +76,8 @@ def train(
         policy_loss=choose_policy_loss(model, config, differentiable),
         folder=None if out is None else Path(out),
     )
+    if initial is not None:
+        run.start_from(initial)
     if resume:
         run.restore()
     return run.finish(progress)
@@ -124,6 +128,7 @@ class Run:
     folder: Path | None
     round: int = 0
     elapsed: float = 0.0
+    before: Mapping[str, Any] | None = None  # the training of the weights that this one began with
     metrics: Metrics = field(init=False)
     optimiser: torch.optim.AdamW = field(init=False)
 
@@ -196,12 +201,19 @@ class Run:
         count = spec.horizon
         policy: LearnedPolicy | RandomPolicy = RandomPolicy(spec.design)
         if joint:
-            policy = LearnedPolicy(self.network, explore=True, candidates=self.config.candidates)
-            head = torch.rand(2, generator=generator)
-            count = int(head[1] * count) if head[0] < self.config.random_share else 0
+            policy, count = self.playing_policy(generator)
         given = self.random_designs(world.theta, count, generator)
         context = play(policy, world, goal, steps=spec.horizon, generator=generator, given=given)
         return Played(world, goal, context, world.answer(goal.points, generator))
+
+    def playing_policy(self, generator: torch.Generator) -> tuple[LearnedPolicy, int]:
+        """How this round is played: exploring or greedily, and after how many random designs."""
+        greedy, begun, share = torch.rand(3, generator=generator).tolist()
+        explore = greedy >= self.config.greedy_share
+        # An experiment chooses among many: a greedy choice among few would teach another play.
+        candidates = self.config.candidates * (1 if explore else 4)
+        count = int(share * self.task.spec.horizon) if begun < self.config.random_share else 0
+        return LearnedPolicy(self.network, explore=explore, candidates=candidates), count
 
     def random_designs(self, theta: Tensor, count: int, generator: torch.Generator) -> Tensor:
         """Uniform designs, half of them replaced by informative ones where the task names some."""
@@ -300,6 +312,17 @@ class Run:
                 state.setdefault(int(index), {})[key] = value
         self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": state})
 
+    def start_from(self, model: Model) -> None:
+        """Take over the weights of a model of the same task."""
+        mine, theirs = self.task.spec.to_json(), model.spec.to_json()
+        if mine != theirs or self.network.config != model.network.config:
+            raise InputError(
+                f"the initial model is of task {model.spec.name} with settings other than these: "
+                "pass a model of this very task and model configuration"
+            )
+        self.network.load_state_dict(model.network.state_dict())
+        self.before = model.training
+
     def model(self) -> Model:
         """The trained model with its card."""
         self.network.eval().requires_grad_(False)
@@ -311,6 +334,8 @@ class Run:
             "config": self.config.to_json(),
             "machine": machine(),
         }
+        if self.before is not None:
+            training["after"] = self.before
         return Model(self.network, training)
 
 

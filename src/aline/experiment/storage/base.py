@@ -44,10 +44,13 @@ class Storage(ABC):
         """Let go of files; what is stored stays."""
 
 
+_ENCODER = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
+
+
 def to_text(event: Event) -> str:
     """An event as stored: one line of JSON, without NaN, which other readers would refuse."""
     try:
-        return json.dumps(event, allow_nan=False, separators=(",", ":"))
+        return _ENCODER.encode(event)
     except (TypeError, ValueError) as error:
         raise StorageError(f"an event must be plain JSON data ({error}), got {event!r}") from None
 
