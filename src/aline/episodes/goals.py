@@ -12,7 +12,7 @@ from torch import Tensor
 from aline.errors import InputError
 from aline.tasks import PREDICTIONS, Spec
 
-TRAINING_POINTS = 16  # prediction inputs an episode whose goal is "predictions anywhere"
+TRAINING_POINTS = 8  # prediction inputs an episode whose goal is "predictions anywhere"
 
 
 @dataclass(frozen=True)

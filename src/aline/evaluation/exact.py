@@ -2,14 +2,13 @@
 
 For tasks with a likelihood and at most four parameters. On the scale u = F(theta) of its prior
 quantile every parameter is uniform on (0, 1), so the posterior is the likelihood, normalised. A
-tensor grid of Gauss-Legendre nodes integrates it: few nodes serve a parameter in which the
-likelihood is smooth (the guess and lapse rates of a psychometric function enter it as
-polynomials), many serve one in which it has edges (the threshold of a steep one). Where the
-density at a given value is wanted, that value takes the place of the parameter's nodes, so
-nothing is interpolated.
+coarse tensor grid finds where it is, and a fine one of Gauss-Legendre nodes integrates it there:
+few nodes serve a parameter in which the likelihood is smooth (the guess and lapse rates of a
+psychometric function enter it as polynomials), many one in which it has edges (the threshold of a
+steep one). Where the density at a given value is wanted, that value takes the place of the
+parameter's nodes, so nothing is interpolated.
 
-The nodes are placed in u where the prior is bounded, and in z = Phi^-1(u) where it has a tail: a
-posterior out there is too narrow in u for any grid.
+A prior without bounds is cut in z = Phi^-1(u) instead of u, in which its tails are too narrow.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import torch
@@ -32,10 +32,15 @@ from aline.tasks.task import Named
 MOST_PARAMETERS = 4
 TOLERANCE = 1e-3  # nats: fifty times finer than what q is asked for
 _FIRST_NODES = 8
-_MOST_POINTS = 2**24
-_AT_ONCE = 2**17  # likelihood values a call: what stays in the cache
+_MOST_POINTS = 2**20
+_MOST_COARSE = 512
+_LEFT_OUT = 1e-6  # the posterior's mass on either side of the window that is integrated
+_AT_ONCE = 2**16  # likelihood values a call: what stays in the cache
 _TAIL = 6.0  # as far as a prior without bounds is followed, in standard deviations
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
+
+Window = tuple[float, float]
+"""A stretch of a parameter's prior, the whole of which is (-1, 1)."""
 
 Progress = Callable[[int, int], None]
 """Told how many of how many episodes are done."""
@@ -47,13 +52,15 @@ class Axis:
 
     z: Tensor  # [node] on the network's scale
     log_weight: Tensor  # [node], the share of the prior's mass that each node stands for
+    position: Tensor  # [node] from -1 to 1 in what the quadrature is over, u or z
 
     def __len__(self) -> int:
         return len(self.z)
 
     def part(self, start: int, stop: int) -> Axis:
         """Some of its nodes."""
-        return Axis(self.z[start:stop], self.log_weight[start:stop])
+        rows = slice(start, stop)
+        return Axis(self.z[rows], self.log_weight[rows], self.position[rows])
 
 
 @dataclass(frozen=True)
@@ -107,21 +114,30 @@ def exact_log_marginals(
     _check(task, context, lengths)
     if nodes is None:
         nodes = converged_nodes(task, context, theta)
-    axes = _axes(task.spec.parameters, nodes)
-    blocks = _blocks(task.spec.parameters, axes)
+    coarse = _coarse(task)
     rows = []
     for episode, truth in enumerate(theta):
         data = Data.of(task, context, episode)
-        evidence = _log_integral(task, blocks, data, lengths)
-        at_truth = [
-            _log_integral(task, _blocks(task.spec.parameters, cut, keep=i), data, lengths, keep=i)
-            for i, cut in enumerate(_cuts(axes, truth))
-        ]
-        rows.append(torch.cat(at_truth, 1) - evidence)
+        found = _windows(task, coarse, data, lengths)
+        windows = zip(lengths, found, strict=True)
+        rows.append(torch.stack([_at_truth(task, data, n, w, nodes, truth) for n, w in windows]))
         if progress is not None:
             progress(episode + 1, len(theta))
     # A density in u is one in z times du/dz, the standard normal's density.
     return torch.stack(rows) - 0.5 * theta[:, None] ** 2 - _LOG_SQRT_2PI
+
+
+def _at_truth(
+    task: Task, data: Data, length: int, windows: list[Window], nodes: Sequence[int], truth: Tensor
+) -> Tensor:
+    """Log posterior density of each parameter's true value in units of u, [parameter]."""
+    axes = _axes(task.spec.parameters, nodes, windows)
+    evidence = _log_integral(task, axes, data, length)
+    values = [
+        _log_integral(task, _cut(axes, i, truth[i : i + 1]), data, length, keep=i)
+        for i in range(len(axes))
+    ]
+    return torch.cat(values) - evidence
 
 
 def exact_grid_posterior(
@@ -132,26 +148,38 @@ def exact_grid_posterior(
     In the user's units, at evenly spaced values that hold 99.9 % of the prior. The coordinates of
     a simplex are its sticks.
     """
-    length = [context.length]
-    _check(task, context, length)
-    parameters = task.spec.parameters
+    length = context.length
+    _check(task, context, [length])
     if nodes is None:
         nodes = converged_nodes(task, context)
-    axes = _axes(parameters, nodes)
-    whole = _blocks(parameters, axes)
-    episodes = [Data.of(task, context, episode) for episode in range(len(context.outcomes))]
-    evidence = torch.cat([_log_integral(task, whole, data, length) for data in episodes])
+    coarse, parameters = _coarse(task), task.spec.parameters
+    rows = []
+    for episode in range(len(context.outcomes)):
+        data = Data.of(task, context, episode)
+        (windows,) = _windows(task, coarse, data, [length])
+        axes = _axes(parameters, nodes, windows)
+        evidence = _log_integral(task, axes, data, length)
+        rows.append(
+            [
+                _log_integral(task, _cut(axes, i, z), data, length, keep=i) - evidence
+                for i, (_, z) in enumerate(_figure_points(parameters, points))
+            ]
+        )
     marginals = {}
-    for i, (name, scale) in enumerate(zip(parameters.names, parameters.scales, strict=True)):
-        low, high = scale.to_user(torch.special.ndtri(torch.tensor([5e-4, 1 - 5e-4]))).tolist()
-        values = torch.linspace(low, high, points)
-        z = scale.to_network(values)
-        blocks = _blocks(parameters, [*axes[:i], _at(z), *axes[i + 1 :]], keep=i)
-        rows = [_log_integral(task, blocks, data, length, keep=i)[0] for data in episodes]
-        log_normal = -0.5 * z**2 - _LOG_SQRT_2PI
-        log_density = torch.stack(rows) - evidence + log_normal - log_volume(scale, z)
-        marginals[name] = values, log_density.exp()
+    for i, (values, z) in enumerate(_figure_points(parameters, points)):
+        log_density = torch.stack([row[i] for row in rows]) - 0.5 * z**2 - _LOG_SQRT_2PI
+        density = (log_density - log_volume(parameters.scales[i], z)).exp()
+        marginals[parameters.names[i]] = values, density
     return marginals
+
+
+def _figure_points(parameters: Parameters, count: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Evenly spaced values of each parameter in the user's units, and on the network's scale."""
+    ends = torch.special.ndtri(torch.tensor([5e-4, 1 - 5e-4]))
+    for scale in parameters.scales:
+        low, high = scale.to_user(ends).tolist()
+        values = torch.linspace(low, high, count)
+        yield values, scale.to_network(values)
 
 
 def converged_nodes(
@@ -163,17 +191,17 @@ def converged_nodes(
 ) -> tuple[int, ...]:
     """Nodes a parameter with which doubling any of them changes log densities by less.
 
-    The change is the largest over the first `probes` episodes with all their observations.
-    Without `theta`, densities are compared at the prior's median.
+    The change is the largest over the first `probes` episodes, after a quarter, a half and all of
+    their observations. Without `theta`, densities are compared in the middle of the posterior.
     """
     probe = Context(context.designs[:probes], context.outcomes[:probes])
-    truth = torch.zeros(len(probe.outcomes), len(task.spec.parameters)) if theta is None else theta
-    truth = truth[:probes]
+    truth = _middles(task, probe) if theta is None else theta[:probes]
+    lengths = sorted({probe.length // 4, probe.length // 2, probe.length})
     nodes = (_FIRST_NODES,) * len(task.spec.parameters)
-    now = exact_log_marginals(task, probe, truth, [probe.length], nodes)
+    now = exact_log_marginals(task, probe, truth, lengths, nodes)
     while True:
         doubled = [_double(nodes, i) for i in range(len(nodes))]
-        tried = [exact_log_marginals(task, probe, truth, [probe.length], d) for d in doubled]
+        tried = [exact_log_marginals(task, probe, truth, lengths, d) for d in doubled]
         changes = [float((new - now).abs().max()) for new in tried]
         worst = max(range(len(nodes)), key=changes.__getitem__)
         if changes[worst] < tolerance:
@@ -182,46 +210,90 @@ def converged_nodes(
         if math.prod(nodes) > _MOST_POINTS:
             raise InputError(
                 f"the exact posterior of {task.spec.name} does not converge with {nodes} nodes: "
-                "its likelihood is too narrow for a grid on the prior"
+                "its likelihood is too narrow for a grid"
             )
 
 
-def _axes(parameters: Parameters, nodes: Sequence[int]) -> list[Axis]:
+def _middles(task: Task, context: Context) -> Tensor:
+    """A value of each parameter that its posterior allows, [batch, parameter]."""
+    coarse = _coarse(task)
+    rows = []
+    for episode in range(len(context.outcomes)):
+        data = Data.of(task, context, episode)
+        (windows,) = _windows(task, coarse, data, [context.length])
+        middles = _axes(task.spec.parameters, [1] * len(windows), windows)
+        rows.append(torch.cat([axis.z for axis in middles]))
+    return torch.stack(rows)
+
+
+def _coarse(task: Task) -> list[Axis]:
+    """A grid over the whole prior, as fine as one call of the likelihood allows."""
+    parameters = task.spec.parameters
+    count = min(_MOST_COARSE, int(_AT_ONCE ** (1 / len(parameters))))
+    everywhere: list[Window] = [(-1.0, 1.0)] * len(parameters)
+    return _axes(parameters, [count] * len(parameters), everywhere)
+
+
+def _windows(
+    task: Task, coarse: list[Axis], data: Data, lengths: Sequence[int]
+) -> Iterator[list[Window]]:
+    """Where the posterior is after each length, a window a parameter."""
+    block = _block(task.spec.parameters, coarse)
+    for total in _log_likelihoods(task, block, data, lengths):
+        mass = (total + block.log_weight).flatten().softmax(0).view(*total.shape, 1)
+        yield [
+            _window(mass.movedim(block.order.index(i), 0).flatten(1).sum(1), axis)
+            for i, axis in enumerate(coarse)
+        ]
+
+
+def _window(mass: Tensor, axis: Axis) -> Window:
+    """The stretch that holds all but a millionth of the mass [node], and two nodes beyond."""
+    below = mass.double().cumsum(0)
+    first = int((below < _LEFT_OUT).sum()) - 2
+    last = int((below < 1 - _LEFT_OUT).sum()) + 2
+    low = axis.position[first].item() if first >= 0 else -1.0
+    high = axis.position[last].item() if last < len(axis) else 1.0
+    return low, high
+
+
+def _axes(parameters: Parameters, nodes: Sequence[int], windows: Sequence[Window]) -> list[Axis]:
     if len(nodes) != len(parameters) or min(nodes) < 1:
         raise InputError(
             f"nodes must be {len(parameters)} whole numbers, one a parameter, got {nodes!r}"
         )
     return [
-        quadrature(count, bounded=all(map(math.isfinite, scale.support)))
-        for count, scale in zip(nodes, parameters.scales, strict=True)
+        quadrature(count, window, bounded=all(map(math.isfinite, scale.support)))
+        for count, window, scale in zip(nodes, windows, parameters.scales, strict=True)
     ]
 
 
-def quadrature(count: int, bounded: bool) -> Axis:
-    """Gauss-Legendre nodes in the prior's quantile, or in z for a prior that is not bounded."""
-    x, weight = np.polynomial.legendre.leggauss(count)
-    nodes, log_weight = torch.tensor(x), torch.tensor(weight).log()
+def quadrature(count: int, window: Window, bounded: bool) -> Axis:
+    """Gauss-Legendre nodes in a window of the prior's quantile, or of z for one without bounds."""
+    x, weight = _gauss_legendre(count)
+    half = (window[1] - window[0]) / 2
+    position = (window[0] + window[1]) / 2 + half * x
     if bounded:
-        z = torch.special.ndtri((nodes + 1) / 2)
+        z, log_weight = torch.special.ndtri((position + 1) / 2), (weight * half / 2).log()
     else:
-        z = _TAIL * nodes
-        log_weight = log_weight - 0.5 * z * z
-    return Axis(z.float(), log_weight.log_softmax(0).float())
+        z = _TAIL * position
+        log_weight = (weight * half * _TAIL).log() - 0.5 * z * z - _LOG_SQRT_2PI
+    return Axis(z.float(), log_weight.float(), position)
+
+
+@cache
+def _gauss_legendre(count: int) -> tuple[Tensor, Tensor]:
+    x, weight = np.polynomial.legendre.leggauss(count)
+    return torch.tensor(x), torch.tensor(weight)
 
 
 def _double(nodes: tuple[int, ...], i: int) -> tuple[int, ...]:
     return (*nodes[:i], 2 * nodes[i], *nodes[i + 1 :])
 
 
-def _at(z: Tensor) -> Axis:
-    """Given values in place of nodes: the density there, not an integral."""
-    return Axis(z, torch.zeros_like(z))
-
-
-def _cuts(axes: list[Axis], truth: Tensor) -> Iterator[list[Axis]]:
-    """The grid with each parameter in turn held at its true value."""
-    for i in range(len(axes)):
-        yield [*axes[:i], _at(truth[i : i + 1]), *axes[i + 1 :]]
+def _cut(axes: list[Axis], i: int, z: Tensor) -> list[Axis]:
+    """The grid with given values of parameter `i` in place of its nodes: no integral over it."""
+    return [*axes[:i], Axis(z, torch.zeros_like(z), z), *axes[i + 1 :]]
 
 
 def _blocks(parameters: Parameters, axes: list[Axis], keep: int | None = None) -> list[Block]:
@@ -264,20 +336,18 @@ def _lattice(parameters: Parameters, axes: list[Axis], order: tuple[int, ...]) -
 
 
 def _log_integral(
-    task: Task, blocks: list[Block], data: Data, lengths: Sequence[int], keep: int | None = None
+    task: Task, axes: list[Axis], data: Data, length: int, keep: int | None = None
 ) -> Tensor:
-    """Log of the likelihood integrated over the grid after each length, [length, node].
+    """Log of the likelihood of the first observations integrated over the grid, [node].
 
-    One column for each node of the axis to keep, or a single one.
+    One value for each node of the axis to keep, or a single one.
     """
     parts = []
-    for block in blocks:
+    for block in _blocks(task.spec.parameters, axes, keep):
         summed = [axis for axis, parameter in enumerate(block.order) if parameter != keep]
-        rows = []
-        for total in _log_likelihoods(task, block, data, lengths):
-            weighted = total + block.log_weight
-            rows.append(weighted.logsumexp(summed).view(-1) if summed else weighted)
-        parts.append(torch.stack(rows))
+        (total,) = _log_likelihoods(task, block, data, [length])
+        weighted = total + block.log_weight
+        parts.append(weighted.logsumexp(summed).view(-1) if summed else weighted)
     return torch.stack(parts).logsumexp(0)
 
 
@@ -315,9 +385,9 @@ def _check(task: Task, context: Context, lengths: Sequence[int]) -> None:
 def _check_broadcasting(task: Task, context: Context) -> None:
     """The grid relies on an elementwise likelihood; one that is not would be silently wrong."""
     parameters = task.spec.parameters
-    axis = _at(torch.tensor([-0.5, 0.5]))
-    block = _block(parameters, [axis] * len(parameters))
-    points = torch.cartesian_prod(*[axis.z] * len(parameters)).view(-1, len(parameters))
+    z = torch.tensor([-0.5, 0.5])
+    block = _block(parameters, [Axis(z, z, z)] * len(parameters))
+    points = torch.cartesian_prod(*[z] * len(parameters)).view(-1, len(parameters))
     one = Context(context.designs[:1], context.outcomes[:1])
     plain = task.log_prob(points, one.designs, one.outcomes).sum(1)
     lengths = [context.length]

@@ -69,7 +69,7 @@ class Allowed:
         """A chosen design [design] in the user's units."""
         if self.points is not None:
             return dict(self.values[int((self.points - x).abs().amax(1).argmin())])
-        # In plain Python: for a few axes a tensor's way there takes longer than all of them.
+        # In plain Python, as in `read_design`.
         rows = zip(x.tolist(), self.space.low.tolist(), self.space.high.tolist(), strict=True)
         spread = [min(max(low + (v + 1) / 2 * (high - low), low), high) for v, low, high in rows]
         return name_values(self.space.names, spread)

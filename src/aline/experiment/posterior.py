@@ -136,8 +136,10 @@ class Posterior:
     @cached_property
     def _components(self) -> Components:
         m = self._given
-        weights = np.exp(m.log_weight.numpy(), dtype=np.float64)
-        means, stds = (part.numpy().astype(np.float64) for part in (m.mean, m.std))
+        log_weights, means, stds = (
+            part.detach().numpy().astype(np.float64) for part in (m.log_weight, m.mean, m.std)
+        )
+        weights = np.exp(log_weights)
         return weights / weights.sum(-1, keepdims=True), means, stds
 
 

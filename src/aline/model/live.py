@@ -60,9 +60,9 @@ class LiveView(View):
         return [rows[None, None] for rows in self._decode(tokens[0, 0])]
 
     def _decode(self, rows: Tensor) -> list[Tensor]:
-        states = []
-        for i, layer in enumerate(self.weights.layers):
-            rows = layer(rows, self.stored.keys[i], self.stored.values[i])
+        states, read = [], zip(*self.stored, strict=True)
+        for layer, (keys, values) in zip(self.weights.layers, read, strict=False):
+            rows = layer(rows, keys, values)
             states.append(rows)
         return states
 
@@ -92,9 +92,9 @@ class LiveView(View):
     def _ask(self, rows: Tensor, goal: Goal) -> Tensor:
         depth = len(self.weights.policy)
         own = self.weights.project_policy(self._selected_states(goal, depth))
-        keys, values = Stored(self.stored.keys[-depth:], self.stored.values[-depth:]).append(own)
-        for i, layer in enumerate(self.weights.policy):
-            rows = layer(rows, keys[i], values[i])
+        stored = Stored(self.stored.keys[-depth:], self.stored.values[-depth:]).append(own)
+        for layer, keys, values in zip(self.weights.policy, *stored, strict=True):
+            rows = layer(rows, keys, values)
         return rows
 
     def _selected_states(self, goal: Goal, depth: int) -> Tensor:

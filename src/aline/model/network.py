@@ -61,6 +61,7 @@ class Proposal:
 
     mean: Tensor  # [batch, group, design]
     log_std: Tensor  # [batch, group, design]
+    strain: Tensor  # [batch, group, design], how far the head leans on the bounds of both
 
     def draw(self, generator: torch.Generator) -> Tensor:
         """A point around the mean, inside the box, that passes gradients to both."""
@@ -270,8 +271,9 @@ class View:
         """The box policy's point."""
         token: Tensor = self.network.policy.proposal
         token = self._policy_decode(token.expand(*self.shape, 1, -1), goal)[:, :, 0]
-        mean, log_std = self.network.policy.head(token).chunk(2, -1)
-        return Proposal(mean.tanh(), log_std.clamp(-6.0, 0.0))
+        raw, spread = self.network.policy.head(token).chunk(2, -1)
+        log_std = spread.clamp(-6.0, 0.0)
+        return Proposal(raw.tanh(), log_std, raw**2 + (spread - log_std) ** 2)
 
     def _policy_decode(self, tokens: Tensor, goal: Goal) -> Tensor:
         """Queries see the context and the selected targets, never each other."""

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from aline.training.config import TrainingConfig
 
 
+# A box policy that leans on a bound has no gradient left to come back with; this pulls it gently.
+STRAIN = 1e-3
+
+
 @dataclass(frozen=True)
 class Played:
     """A batch of finished episodes with what is needed to learn from them."""
@@ -189,7 +193,7 @@ def paired_box_loss(
         advantage = standardise(value - value.mean(1, keepdim=True))
     z = (draws - proposal.mean) / std
     log_prob = (-0.5 * z * z - proposal.log_std).sum(-1)
-    return -(advantage * log_prob).mean()
+    return STRAIN * proposal.strain.mean() - (advantage * log_prob).mean()
 
 
 def sampled_pool_loss(
@@ -234,7 +238,8 @@ def pathwise_loss(
     steps = stratified(played.batch, min(config.decisions, total), total, generator)
     with torch.no_grad():
         view = network.read(played.context, up_to(steps, total))
-    proposals = view.propose(played.goal).draw(generator)
+    proposal = view.propose(played.goal)
+    proposals = proposal.draw(generator)
     with frozen(network):
         outcomes = played.world.answer(proposals, generator)
         again = Context(
@@ -244,7 +249,8 @@ def pathwise_loss(
         lengths = stratified(played.batch, config.prefixes, total, generator) + 1
         lengths[:, -1] = total
         log_q = target_log_prob(network.read(again, up_to(lengths, total)), played)
-    return -(0.5 * log_q[:, -1] + 0.5 * log_q.mean(1)).mean()
+    value = (0.5 * log_q[:, -1] + 0.5 * log_q.mean(1)).mean()
+    return STRAIN * proposal.strain.mean() - value
 
 
 def imitation_loss(
@@ -262,7 +268,7 @@ def imitation_loss(
     if network.config.policy == "box":
         proposal = view.propose(played.goal)
         z = (informed - proposal.mean) / proposal.log_std.exp()
-        return (0.5 * z * z + proposal.log_std).mean()
+        return (0.5 * z * z + proposal.log_std).mean() + STRAIN * proposal.strain.mean()
     others = network.spec.design.sample(played.batch, total * 7, generator)
     others = others.view(played.batch, total, 7, -1)
     pool = torch.cat([informed[:, :, None], others], 2)
