@@ -57,12 +57,16 @@ def test_chosen_lists_each_episodes_parameters() -> None:
 
 def test_goals_are_drawn_by_their_shares() -> None:
     spec = line(targets={("a",): 0.7, ("a", "b"): 0.2, (PREDICTIONS, "b"): 0.1})
-    goal = draw_goals(spec, 4000, seeded(1))
-    kinds = goal.parameters.float() @ torch.tensor([1.0, 2.0]) + 4 * goal.points_mask[:, 0]
-    shares = [float((kinds == kind).float().mean()) for kind in (1, 3, 6)]
-    # Three standard errors of a share of 4000 draws.
-    assert shares == pytest.approx([0.7, 0.2, 0.1], abs=3 * 0.5 / 4000**0.5)
-    assert int((goal.count > 0).sum()) == 4000
+    generator = seeded(1)
+    goals = [draw_goals(spec, 8, generator) for _ in range(1000)]
+    # A batch wants predictions throughout or not at all.
+    wants = torch.tensor([goal.points.shape[1] > 0 for goal in goals])
+    assert float(wants.float().mean()) == pytest.approx(0.1, abs=3 * 0.3 / 1000**0.5)
+    code = torch.tensor([1.0, 2.0])
+    kinds = torch.cat([goal.parameters.float() @ code for goal in goals if not goal.points.numel()])
+    share = float((kinds == 1).float().mean())
+    assert share == pytest.approx(7 / 9, abs=3 * 0.42 / 7000**0.5)
+    assert all(bool((goal.count > 0).all()) for goal in goals)
 
 
 def test_mistakes() -> None:

@@ -79,13 +79,19 @@ def _spread(spec: Spec) -> Tensor:
 
 
 def draw_goals(spec: Spec, batch: int, generator: torch.Generator) -> Goal:
-    """A goal an episode, drawn by the task's training shares."""
+    """A goal an episode, drawn by the task's training shares.
+
+    Either all episodes of a batch want predictions or none does: their points would be padding in
+    the others, and most of the work.
+    """
     shares = torch.tensor([share for _, share in spec.targets])
+    wants = torch.tensor([PREDICTIONS in names for names, _ in spec.targets])
+    first = torch.multinomial(shares, 1, generator=generator)
+    shares = shares * (wants == wants[first])
     drawn = torch.multinomial(shares, batch, replacement=True, generator=generator)
     masks = torch.stack(
         [spec.parameters.mask(n for n in names if n != PREDICTIONS) for names, _ in spec.targets]
     )
-    wants = torch.tensor([PREDICTIONS in names for names, _ in spec.targets])
-    count = TRAINING_POINTS if bool(wants.any()) else 0
+    count = TRAINING_POINTS if bool(wants[first]) else 0
     points = spec.design.sample(batch, count, generator)
-    return Goal(masks[drawn], points, wants[drawn][:, None].expand(batch, count))
+    return Goal(masks[drawn], points, torch.ones(batch, count, dtype=torch.bool))

@@ -14,7 +14,7 @@ A prior without bounds is cut in z = Phi^-1(u) instead of u, in which its tails 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -34,6 +34,7 @@ TOLERANCE = 1e-3  # nats: fifty times finer than what q is asked for
 _FIRST_NODES = 8
 _MOST_POINTS = 2**20
 _MOST_COARSE = 512
+_SHARED = 2.0  # how much larger than its own windows a posterior's shared grid may be
 _LEFT_OUT = 1e-6  # the posterior's mass on either side of the window that is integrated
 _AT_ONCE = 2**16  # likelihood values a call: what stays in the cache
 _TAIL = 6.0  # as far as a prior without bounds is followed, in standard deviations
@@ -44,6 +45,10 @@ Window = tuple[float, float]
 
 Progress = Callable[[int, int], None]
 """Told how many of how many episodes are done."""
+
+
+class NotConvergedError(InputError):
+    """A posterior that no grid of a reasonable size resolves."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,26 @@ class Data:
         return Data({n: c[start:stop] for n, c in self.design.items()}, self.outcome[start:stop])
 
 
+@dataclass(frozen=True)
+class Located:
+    """Where the posteriors are that some first observations of an episode leave."""
+
+    data: Data
+    lengths: list[int]  # how many observations, rising
+    windows: list[Window]  # one a parameter, around the posteriors after all of these lengths
+
+    @property
+    def volume(self) -> float:
+        """The windows' share of the prior."""
+        return math.prod((high - low) / 2 for low, high in self.windows)
+
+    def join(self, other: Located) -> Located:
+        """Around both."""
+        pairs = zip(self.windows, other.windows, strict=True)
+        both = [(min(a[0], b[0]), max(a[1], b[1])) for a, b in pairs]
+        return Located(self.data, self.lengths + other.lengths, both)
+
+
 def can_be_exact(task: Task) -> bool:
     """Whether the exact posterior is within reach."""
     return task.log_likelihood is not None and 1 <= len(task.spec.parameters) <= MOST_PARAMETERS
@@ -114,30 +139,24 @@ def exact_log_marginals(
     _check(task, context, lengths)
     if nodes is None:
         nodes = converged_nodes(task, context, theta)
-    coarse = _coarse(task)
     rows = []
-    for episode, truth in enumerate(theta):
-        data = Data.of(task, context, episode)
-        found = _windows(task, coarse, data, lengths)
-        windows = zip(lengths, found, strict=True)
-        rows.append(torch.stack([_at_truth(task, data, n, w, nodes, truth) for n, w in windows]))
+    for located, truth in zip(_locate(task, context, lengths), theta, strict=True):
+        rows.append(torch.cat([_at_truth(task, where, nodes, truth) for where in located]))
         if progress is not None:
-            progress(episode + 1, len(theta))
-    # A density in u is one in z times du/dz, the standard normal's density.
-    return torch.stack(rows) - 0.5 * theta[:, None] ** 2 - _LOG_SQRT_2PI
+            progress(len(rows), len(theta))
+    return torch.stack(rows)
 
 
-def _at_truth(
-    task: Task, data: Data, length: int, windows: list[Window], nodes: Sequence[int], truth: Tensor
-) -> Tensor:
-    """Log posterior density of each parameter's true value in units of u, [parameter]."""
-    axes = _axes(task.spec.parameters, nodes, windows)
-    evidence = _log_integral(task, axes, data, length)
+def _at_truth(task: Task, where: Located, nodes: Sequence[int], truth: Tensor) -> Tensor:
+    """Log posterior density of each parameter's true value, [length, parameter]."""
+    axes = _axes(task.spec.parameters, nodes, where.windows)
+    evidence = _log_integral(task, axes, where)
     values = [
-        _log_integral(task, _cut(axes, i, truth[i : i + 1]), data, length, keep=i)
+        _log_integral(task, _cut(axes, i, truth[i : i + 1]), where, keep=i)
         for i in range(len(axes))
     ]
-    return torch.cat(values) - evidence
+    # A density in u is one in z times du/dz, the standard normal's density.
+    return torch.cat(values, 1) - evidence - 0.5 * truth**2 - _LOG_SQRT_2PI
 
 
 def exact_grid_posterior(
@@ -148,20 +167,17 @@ def exact_grid_posterior(
     In the user's units, at evenly spaced values that hold 99.9 % of the prior. The coordinates of
     a simplex are its sticks.
     """
-    length = context.length
-    _check(task, context, [length])
+    _check(task, context, [context.length])
     if nodes is None:
         nodes = converged_nodes(task, context)
-    coarse, parameters = _coarse(task), task.spec.parameters
+    parameters = task.spec.parameters
     rows = []
-    for episode in range(len(context.outcomes)):
-        data = Data.of(task, context, episode)
-        (windows,) = _windows(task, coarse, data, [length])
-        axes = _axes(parameters, nodes, windows)
-        evidence = _log_integral(task, axes, data, length)
+    for (where,) in _locate(task, context, [context.length]):
+        axes = _axes(parameters, nodes, where.windows)
+        evidence = _log_integral(task, axes, where)
         rows.append(
             [
-                _log_integral(task, _cut(axes, i, z), data, length, keep=i) - evidence
+                _log_integral(task, _cut(axes, i, z), where, keep=i)[0] - evidence[0]
                 for i, (_, z) in enumerate(_figure_points(parameters, points))
             ]
         )
@@ -195,35 +211,35 @@ def converged_nodes(
     their observations. Without `theta`, densities are compared in the middle of the posterior.
     """
     probe = Context(context.designs[:probes], context.outcomes[:probes])
-    truth = _middles(task, probe) if theta is None else theta[:probes]
     lengths = sorted({probe.length // 4, probe.length // 2, probe.length})
+    _check(task, probe, lengths)
+    located = list(_locate(task, probe, lengths))
+    truth = [_middle(task, places[-1]) for places in located] if theta is None else theta
+
+    def densities(nodes: Sequence[int]) -> Tensor:
+        pairs = [(w, t) for places, t in zip(located, truth, strict=False) for w in places]
+        return torch.cat([_at_truth(task, where, nodes, value) for where, value in pairs])
+
     nodes = (_FIRST_NODES,) * len(task.spec.parameters)
-    now = exact_log_marginals(task, probe, truth, lengths, nodes)
-    while True:
+    now = densities(nodes)
+    while math.prod(nodes) <= _MOST_POINTS:
         doubled = [_double(nodes, i) for i in range(len(nodes))]
-        tried = [exact_log_marginals(task, probe, truth, lengths, d) for d in doubled]
+        tried = [densities(more) for more in doubled]
         changes = [float((new - now).abs().max()) for new in tried]
         worst = max(range(len(nodes)), key=changes.__getitem__)
         if changes[worst] < tolerance:
             return nodes
         nodes, now = doubled[worst], tried[worst]
-        if math.prod(nodes) > _MOST_POINTS:
-            raise InputError(
-                f"the exact posterior of {task.spec.name} does not converge with {nodes} nodes: "
-                "its likelihood is too narrow for a grid"
-            )
+    raise NotConvergedError(
+        f"the exact posterior of {task.spec.name} does not converge with {nodes} nodes: "
+        "its likelihood is too narrow for a grid"
+    )
 
 
-def _middles(task: Task, context: Context) -> Tensor:
-    """A value of each parameter that its posterior allows, [batch, parameter]."""
-    coarse = _coarse(task)
-    rows = []
-    for episode in range(len(context.outcomes)):
-        data = Data.of(task, context, episode)
-        (windows,) = _windows(task, coarse, data, [context.length])
-        middles = _axes(task.spec.parameters, [1] * len(windows), windows)
-        rows.append(torch.cat([axis.z for axis in middles]))
-    return torch.stack(rows)
+def _middle(task: Task, where: Located) -> Tensor:
+    """A value of each parameter that its posterior allows, [parameter]."""
+    windows = where.windows
+    return torch.cat([a.z for a in _axes(task.spec.parameters, [1] * len(windows), windows)])
 
 
 def _coarse(task: Task) -> list[Axis]:
@@ -234,17 +250,36 @@ def _coarse(task: Task) -> list[Axis]:
     return _axes(parameters, [count] * len(parameters), everywhere)
 
 
-def _windows(
-    task: Task, coarse: list[Axis], data: Data, lengths: Sequence[int]
-) -> Iterator[list[Window]]:
-    """Where the posterior is after each length, a window a parameter."""
+def _locate(task: Task, context: Context, lengths: Sequence[int]) -> Iterator[list[Located]]:
+    """Where the posterior of each episode is after each length."""
+    coarse = _coarse(task)
     block = _block(task.spec.parameters, coarse)
-    for total in _log_likelihoods(task, block, data, lengths):
-        mass = (total + block.log_weight).flatten().softmax(0).view(*total.shape, 1)
-        yield [
-            _window(mass.movedim(block.order.index(i), 0).flatten(1).sum(1), axis)
-            for i, axis in enumerate(coarse)
-        ]
+    for episode in range(len(context.outcomes)):
+        data = Data.of(task, context, episode)
+        totals = _log_likelihoods(task, block, data, lengths)
+        yield _joined(
+            Located(data, [length], _windows(block, total, coarse))
+            for length, total in zip(lengths, totals, strict=True)
+        )
+
+
+def _joined(places: Iterable[Located]) -> list[Located]:
+    """With neighbours together where one grid for both is cheaper than one for each."""
+    joined: list[Located] = []
+    for place in places:
+        if joined and joined[-1].join(place).volume <= _SHARED * place.volume:
+            joined[-1] = joined[-1].join(place)
+        else:
+            joined.append(place)
+    return joined
+
+
+def _windows(block: Block, total: Tensor, coarse: list[Axis]) -> list[Window]:
+    mass = (total + block.log_weight).flatten().softmax(0).view(*total.shape, 1)
+    return [
+        _window(mass.movedim(block.order.index(i), 0).flatten(1).sum(1), axis)
+        for i, axis in enumerate(coarse)
+    ]
 
 
 def _window(mass: Tensor, axis: Axis) -> Window:
@@ -335,19 +370,19 @@ def _lattice(parameters: Parameters, axes: list[Axis], order: tuple[int, ...]) -
     return theta
 
 
-def _log_integral(
-    task: Task, axes: list[Axis], data: Data, length: int, keep: int | None = None
-) -> Tensor:
-    """Log of the likelihood of the first observations integrated over the grid, [node].
+def _log_integral(task: Task, axes: list[Axis], where: Located, keep: int | None = None) -> Tensor:
+    """Log of the likelihood integrated over the grid after each length, [length, node].
 
-    One value for each node of the axis to keep, or a single one.
+    One column for each node of the axis to keep, or a single one.
     """
     parts = []
     for block in _blocks(task.spec.parameters, axes, keep):
         summed = [axis for axis, parameter in enumerate(block.order) if parameter != keep]
-        (total,) = _log_likelihoods(task, block, data, [length])
-        weighted = total + block.log_weight
-        parts.append(weighted.logsumexp(summed).view(-1) if summed else weighted)
+        rows = []
+        for total in _log_likelihoods(task, block, where.data, where.lengths):
+            weighted = total + block.log_weight
+            rows.append(weighted.logsumexp(summed).view(-1) if summed else weighted)
+        parts.append(torch.stack(rows))
     return torch.stack(parts).logsumexp(0)
 
 

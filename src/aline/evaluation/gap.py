@@ -13,8 +13,8 @@ from torch import Tensor
 from aline.evaluation.estimates import Estimate, mean, proportion
 from aline.evaluation.exact import (
     MOST_PARAMETERS,
+    NotConvergedError,
     can_be_exact,
-    converged_nodes,
     exact_log_marginals,
 )
 from aline.evaluation.results import Row, result, row
@@ -55,21 +55,21 @@ def evaluate(
     notes = [] if can_be_exact(task) else [_no_exact(task)]
     rows: list[Row] = []
     for number, names in enumerate(goals):
+        target = ",".join(names)
         played = simulate_experiments(
             model, task, names, episodes=episodes, lengths=steps, seed=seed, start=start
         )
         values = list(_learned(model.spec, played, names))
         if can_be_exact(task):
-            if nodes is None:
-                nodes = converged_nodes(task, played.context, played.theta)
-            values += _gaps(task, played, nodes, _counted(progress, number, len(goals)))
-        rows += [row(model.spec.name, method(model.spec), ",".join(names), *v) for v in values]
+            told = _counted(progress, number, len(goals))
+            try:
+                values += _gaps(task, played, nodes, told)
+            except NotConvergedError as error:
+                notes.append(f"no gap for {target}: {error}")
+        rows += [row(model.spec.name, method(model.spec), target, *value) for value in values]
         if progress is not None:
             progress((number + 1) * episodes, len(goals) * episodes)
-    more: dict[str, Any] = {"seed": seed, "notes": notes}
-    if nodes is not None:
-        more["nodes"] = list(nodes)
-    return result("evaluate", rows, time.monotonic() - began, **more)
+    return result("evaluate", rows, time.monotonic() - began, seed=seed, notes=notes)
 
 
 def coverage(
@@ -149,19 +149,20 @@ def _labels(parameters: Parameters, name: str) -> list[str]:
 
 
 def _gaps(
-    task: Task, played: Simulated, nodes: Sequence[int], progress: Progress | None
-) -> Iterator[Measured]:
+    task: Task, played: Simulated, nodes: Sequence[int] | None, progress: Progress | None
+) -> list[Measured]:
     """Mean log p - log q of each parameter, whether it was a target or not."""
     names = task.spec.parameters.names
-    later = [i for i, step in enumerate(played.lengths) if step]
-    for k, name in enumerate(names):
-        yield f"gap:{name}", 0, Estimate(float(prior_gap(played.posterior)[k]), 0.0, 0)
-    lengths = [played.lengths[i] for i in later]
-    exact = exact_log_marginals(task, played.context, played.theta, lengths, nodes, progress)
-    gaps = exact - played.log_q[:, later]
-    for i, step in enumerate(lengths):
-        for k, name in enumerate(names):
-            yield f"gap:{name}", step, mean(gaps[:, i, k])
+    at_first = prior_gap(played.posterior).tolist()
+    rows: list[Measured] = [
+        (f"gap:{name}", 0, Estimate(at_first[k], 0.0, 0)) for k, name in enumerate(names)
+    ]
+    later = played.lengths[1:]
+    exact = exact_log_marginals(task, played.context, played.theta, later, nodes, progress)
+    gaps = exact - played.log_q[:, 1:]
+    for i, step in enumerate(later):
+        rows += [(f"gap:{name}", step, mean(gaps[:, i, k])) for k, name in enumerate(names)]
+    return rows
 
 
 def prior_gap(posterior: Mixture) -> Tensor:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from aline.episodes import Context, Goal, Offer, take
+from aline.errors import InternalError
 from aline.model.network import Network, View
 
 
@@ -74,7 +75,9 @@ class LearnedPolicy:
     def _pick(self, scores: Tensor, generator: torch.Generator) -> Tensor:
         if not self.explore:
             return scores.argmax(1)
-        return torch.multinomial(scores.softmax(1), 1, generator=generator)[:, 0]
+        weights = scores.softmax(1)
+        _check_numbers(weights)
+        return torch.multinomial(weights, 1, generator=generator)[:, 0]
 
     def _choose_point(
         self, state: Memory, offer: Offer | None, generator: torch.Generator
@@ -82,10 +85,16 @@ class LearnedPolicy:
         # Drawn even when not exploring: the policy learned with its spread, and needs it where
         # its mean would tell nothing, as in the middle of a ring-shaped posterior.
         point = state.view.propose(state.goal).draw(generator)[:, 0]
+        _check_numbers(point)
         if offer is None and self.network.spec.design.points is not None:
             every = self.network.spec.design.to_network(self.network.spec.design.points)
             offer = Offer(every.expand(len(point), -1, -1))
         return point if offer is None else nearest(offer, point)
+
+
+def _check_numbers(values: Tensor) -> None:
+    if not bool(torch.isfinite(values).all()):
+        raise InternalError("the network's choice of a design is not a number")
 
 
 def nearest(offer: Offer, point: Tensor) -> Tensor:

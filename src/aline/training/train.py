@@ -151,7 +151,10 @@ class Run:
         before = self.elapsed
         with self.metrics.shown(show, self.task.spec.name):
             while self.progress < 1:
-                self.step()
+                try:
+                    self.step()
+                except InternalError as error:
+                    raise self.diverged(error) from None
                 self.elapsed = before + time.monotonic() - started
                 self.metrics.write(self.round, self.elapsed, self.progress)
                 if time.monotonic() - saved > CHECKPOINT_SECONDS:
@@ -159,6 +162,14 @@ class Run:
                     saved = time.monotonic()
         self.save()
         return self.model()
+
+    def diverged(self, error: InternalError) -> InternalError:
+        """What went wrong, and what is left to go on from."""
+        kept = f"the checkpoint in {self.folder}" if self.folder else "no checkpoint (pass out=…)"
+        return InternalError(
+            f"training diverged in round {self.round}: {error}; {kept} is from before: resume with "
+            "a lower learning rate, or check that the simulator's outcomes have a sane scale"
+        )
 
     def step(self) -> None:
         """One round: play a batch, then learn from it."""
@@ -238,11 +249,7 @@ class Run:
         """A gradient step on q and, after warm-up, on the policy."""
         loss = torch.stack(losses).sum()
         if not bool(torch.isfinite(loss)):
-            raise InternalError(
-                f"the loss became {loss.item()} in round {self.round}: the last checkpoint in "
-                f"{self.folder or '(no folder: pass out=…)'} is good; resume from it with a lower "
-                "learning rate, or check that the simulator's outcomes have a sane scale"
-            )
+            raise InternalError(f"the loss became {loss.item()}")
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
         policy = list(self.network.policy.parameters())
