@@ -77,6 +77,32 @@ def test_simplex_is_the_closed_form() -> None:
     assert torch.allclose(log_p[:, 1], prior, atol=1e-3)
 
 
+def test_a_narrow_posterior_is_found() -> None:
+    """Two levels read with an error of 0.002 in a prior of 1: the posterior is a needle."""
+
+    def level(theta: Any, design: Any) -> Tensor:
+        return torch.where(design["x"] < 0.5, theta["a"], theta["b"])
+
+    task = make(
+        simulate=lambda theta, design, generator: (
+            level(theta, design) + 0.002 * torch.randn(design["x"].shape, generator=generator)
+        ),
+        log_likelihood=lambda theta, design, y: Normal(level(theta, design), 0.002).log_prob(y),
+    )
+    theta, context = played(task, 6, 12)
+    low = task.spec.design.to_user(context.designs)[..., 0] < 0.5
+    for nodes in ((48, 48), converged_nodes(task, context, theta)):
+        log_p = exact_log_marginals(task, context, theta, [12], nodes)[:, 0]
+        in_user_units = log_p - task.spec.parameters.log_volume(theta)
+        for i, name in enumerate(("a", "b")):
+            read = low if name == "a" else ~low
+            count = read.sum(1)
+            mean = (context.outcomes * read).sum(1) / count
+            truth = task.spec.parameters.to_user(theta)[name]
+            expected = Normal(mean, 0.002 / count.sqrt()).log_prob(truth)
+            assert torch.allclose(in_user_units[:, i], expected, atol=5e-3)
+
+
 def moderate_observers(count: int, steps: int) -> tuple[Tensor, Context]:
     """Observers that are not so steep that 40 nodes a parameter are too few, on grid points."""
     task = get("psychometric")

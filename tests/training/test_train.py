@@ -95,7 +95,7 @@ def test_a_diverging_run_stops_and_keeps_the_last_good_checkpoint(tmp_path):
         return value * 1e30 if len(calls) > 10 else value
 
     task.simulate = broken
-    with pytest.raises(InternalError, match="training diverged in round 3"):
+    with pytest.raises(InternalError, match="training diverged in round"):
         quick(task, out=tmp_path, rounds=30, resume=True)
     assert (tmp_path / "checkpoint.safetensors").read_bytes() == good
 
