@@ -13,7 +13,7 @@ FAILURES: dict[str, Exception] = {
     "ours": InternalError("the loss became nan"),
     "bug": KeyError("weights"),
     "silent": RuntimeError(),
-    "file": PermissionError(13, "Permission denied", "/root/report.html"),
+    "file": PermissionError(13, "Permission denied", "/locked/report.html"),
     "stop": typer.Abort(),
     "leave": typer.Exit(5),
 }
@@ -44,7 +44,7 @@ def run(*arguments: str) -> Result:
     ("how", "code", "line"),
     [
         ("user", 2, "aline: x must be positive, got -1: pass a positive x"),
-        ("file", 2, "aline: cannot use /root/report.html: Permission denied"),
+        ("file", 2, "aline: cannot use /locked/report.html: Permission denied"),
         ("ours", 1, "(InternalError: the loss became nan)"),
         ("bug", 1, "this is a bug in aline, please report it"),
         ("silent", 1, "(RuntimeError)"),
