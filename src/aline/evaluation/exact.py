@@ -32,11 +32,12 @@ from aline.tasks.task import Named
 MOST_PARAMETERS = 4
 TOLERANCE = 1e-3  # nats: fifty times finer than what q is asked for
 _FIRST_NODES = 8
-_MOST_POINTS = 2**20
-_MOST_COARSE = 512
+_MOST_POINTS = 2**21
+_COARSE_POINTS = 2**16
+_MOST_COARSE = 512  # nodes of the coarse grid, a parameter
 _SHARED = 2.0  # how much larger than its own windows a posterior's shared grid may be
 _LEFT_OUT = 1e-6  # the posterior's mass on either side of the window that is integrated
-_AT_ONCE = 2**16  # likelihood values a call: what stays in the cache
+_AT_ONCE = 2**17  # likelihood values a call: what stays in the cache
 _TAIL = 6.0  # as far as a prior without bounds is followed, in standard deviations
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
@@ -221,15 +222,18 @@ def converged_nodes(
         return torch.cat([_at_truth(task, where, nodes, value) for where, value in pairs])
 
     nodes = (_FIRST_NODES,) * len(task.spec.parameters)
-    now = densities(nodes)
-    while math.prod(nodes) <= _MOST_POINTS:
-        doubled = [_double(nodes, i) for i in range(len(nodes))]
-        tried = [densities(more) for more in doubled]
-        changes = [float((new - now).abs().max()) for new in tried]
-        worst = max(range(len(nodes)), key=changes.__getitem__)
-        if changes[worst] < tolerance:
-            return nodes
-        nodes, now = doubled[worst], tried[worst]
+    now, settled, i = densities(nodes), 0, 0
+    while settled < len(nodes):  # an axis is asked again when another one has changed since
+        doubled = _double(nodes, i)
+        if math.prod(doubled) > _MOST_POINTS:
+            break
+        finer = densities(doubled)
+        if float((finer - now).abs().max()) < tolerance:
+            settled, i = settled + 1, (i + 1) % len(nodes)
+        else:
+            nodes, now, settled = doubled, finer, 0
+    else:
+        return nodes
     raise NotConvergedError(
         f"the exact posterior of {task.spec.name} does not converge with {nodes} nodes: "
         "its likelihood is too narrow for a grid"
@@ -243,9 +247,9 @@ def _middle(task: Task, where: Located) -> Tensor:
 
 
 def _coarse(task: Task) -> list[Axis]:
-    """A grid over the whole prior, as fine as one call of the likelihood allows."""
+    """A grid over the whole prior that shows where the posterior is."""
     parameters = task.spec.parameters
-    count = min(_MOST_COARSE, int(_AT_ONCE ** (1 / len(parameters))))
+    count = min(_MOST_COARSE, round(_COARSE_POINTS ** (1 / len(parameters))))
     everywhere: list[Window] = [(-1.0, 1.0)] * len(parameters)
     return _axes(parameters, [count] * len(parameters), everywhere)
 
