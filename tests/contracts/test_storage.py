@@ -1,27 +1,55 @@
-"""What every storage does, and what an SQLite file adds."""
+"""What every storage does, and what databases add."""
 
 import contextlib
+import json
 import os
 import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
+from postgresql import Server
 
 from aline.errors import AlineError, NotFoundError, StateError, StorageError
-from aline.experiment.storage import Conflict, MemoryStorage, SqliteStorage, Storage, open_storage
+from aline.experiment.storage import Conflict, MemoryStorage, Storage, open_storage
+from aline.experiment.storage.database import DatabaseStorage
 
 Open = Callable[[], Storage]
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
+def sqlite(path: Path) -> DatabaseStorage:
+    return DatabaseStorage(f"sqlite:///{path}")
+
+
+def execute(storage: DatabaseStorage, sql: str) -> list[Any]:
+    """Run SQL behind a storage's back."""
+    with storage._engine.begin() as connection:
+        result = connection.exec_driver_sql(sql)
+        return [row[0] for row in result] if result.returns_rows else []
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgresql"])
+def reopen(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
     """Opens the same storage again and again; memory is one object that everybody shares."""
     if request.param == "memory":
         memory = MemoryStorage()
-        return lambda: memory
-    return lambda: open_storage(f"sqlite:///{tmp_path}/lab.db")
+        yield lambda: memory
+        return
+    url = f"sqlite:///{tmp_path}/lab.db"
+    if request.param == "postgresql":
+        url = request.getfixturevalue("postgresql").emptied()
+    opened: list[Storage] = []
+
+    def open_again() -> Storage:
+        opened.append(open_storage(url))
+        return opened[-1]
+
+    yield open_again
+    for storage in opened:
+        storage.close()
 
 
 def event(number: int) -> dict[str, object]:
@@ -114,6 +142,52 @@ def test_what_is_no_json_is_refused_whole(reopen: Open, value: object) -> None:
     assert storage.names() == ["a"]
 
 
+def test_lengths_count_events_in_order(reopen: Open) -> None:
+    storage = reopen()
+    for name in ("b", "a", "c"):
+        storage.create(name, event(0))
+    reopen().append("a", 1, event(1))
+    assert list(storage.lengths().items()) == [("b", 1), ("a", 2), ("c", 1)]
+    assert storage.lengths(["c", "a", "nowhere"]) == {"a": 2, "c": 1}
+    assert storage.lengths([]) == {}
+
+
+def test_tokens_are_kept_by_name(reopen: Open) -> None:
+    storage = reopen()
+    assert storage.tokens() == {}
+    storage.add_token("tablet", "12ab")
+    with pytest.raises(StateError, match="a token named 'tablet' is there already"):
+        storage.add_token("tablet", "34cd")
+    assert reopen().tokens() == {"tablet": "12ab"}
+    with pytest.raises(NotFoundError, match="tokens are tablet, got 'phone'"):
+        storage.remove_token("phone")
+    storage.remove_token("tablet")
+    assert reopen().tokens() == {}
+
+
+def test_threads_that_write_together(reopen: Open) -> None:
+    """Of many writers at one place exactly one gets it, whatever thread they are in."""
+    storage, writers = reopen(), 4
+    storage.create("a", event(0))
+
+    def write(who: int) -> int:
+        conflicts = 0
+        for number in range(10):
+            while True:
+                try:
+                    storage.append("a", len(storage.read("a")), {"who": who, "n": number})
+                    break
+                except Conflict:
+                    conflicts += 1
+        return conflicts
+
+    with ThreadPoolExecutor(writers) as pool:
+        list(pool.map(write, range(writers)))
+    events = storage.read("a")[1:]
+    for who in range(writers):
+        assert [e["n"] for e in events if e["who"] == who] == list(range(10))
+
+
 def test_what_was_read_can_be_changed_without_harm(reopen: Open) -> None:
     storage, mine = reopen(), {"list": [1]}
     storage.create("a", mine)
@@ -126,6 +200,7 @@ def test_what_was_read_can_be_changed_without_harm(reopen: Open) -> None:
     "url",
     [
         "postgres://lab",
+        "postgresql://",
         "sqlite://",
         "sqlite:///",
         "sqlite:/lab.db",
@@ -151,21 +226,20 @@ class TestSqlite:
         assert open_storage(f"sqlite:///{tmp_path}/here.db").names() == ["a"]
 
     def test_every_event_is_synced_to_disk(self, tmp_path: Path) -> None:
-        storage = SqliteStorage(tmp_path / "lab.db")
-        assert storage._number("PRAGMA synchronous") == 2  # FULL
-        (mode,) = storage._connection.execute("PRAGMA journal_mode").fetchone()
-        assert mode == "wal"
+        storage = sqlite(tmp_path / "lab.db")
+        assert execute(storage, "PRAGMA synchronous") == [2]  # FULL
+        assert execute(storage, "PRAGMA journal_mode") == ["wal"]
 
     def test_a_copy_of_the_files_holds_every_event(self, tmp_path: Path) -> None:
         """As after a crash: nothing was closed, and what is on disk is all there is."""
-        storage = SqliteStorage(tmp_path / "lab.db")
+        storage = sqlite(tmp_path / "lab.db")
         storage.create("a", event(0))
         storage.append("a", 1, event(1))
         crashed = tmp_path / "crashed"
         crashed.mkdir()
         for file in tmp_path.glob("lab.db*"):
             shutil.copy(file, crashed)
-        assert SqliteStorage(crashed / "lab.db").read("a") == [event(0), event(1)]
+        assert sqlite(crashed / "lab.db").read("a") == [event(0), event(1)]
 
     def test_must_exist(self, tmp_path: Path) -> None:
         with pytest.raises(StorageError, match=r"no database at .*typo\.db: check the path"):
@@ -178,13 +252,54 @@ class TestSqlite:
 
     def test_a_folder_is_no_database(self, tmp_path: Path) -> None:
         with pytest.raises(StorageError, match="cannot be opened"):
-            SqliteStorage(tmp_path)
+            sqlite(tmp_path)
 
     def test_newer_file(self, tmp_path: Path) -> None:
-        storage = SqliteStorage(tmp_path / "lab.db")
-        storage._connection.execute("PRAGMA user_version = 99")
-        with pytest.raises(StorageError, match="has format 99, this aline reads up to 1: upgrade"):
-            SqliteStorage(tmp_path / "lab.db")
+        storage = sqlite(tmp_path / "lab.db")
+        execute(storage, "PRAGMA user_version = 99")
+        with pytest.raises(StorageError, match="has format 99, this aline reads up to 2: upgrade"):
+            sqlite(tmp_path / "lab.db")
+
+    def test_newer_steps(self, tmp_path: Path) -> None:
+        storage = sqlite(tmp_path / "lab.db")
+        execute(storage, "UPDATE alembic_version SET version_num = '0099'")
+        with pytest.raises(StorageError, match="has format 0099, this aline reads up to 0002"):
+            sqlite(tmp_path / "lab.db")
+
+    def test_the_first_alines_files_are_upgraded_with_all_they_hold(self, tmp_path: Path) -> None:
+        write_first_format(tmp_path / "lab.db", {"zebra": [event(0), event(1)], "ape": [event(2)]})
+        storage = sqlite(tmp_path / "lab.db")
+        assert storage.names() == ["zebra", "ape"]
+        assert storage.read("zebra") == [event(0), event(1)]
+        storage.append("zebra", 2, event(2))
+        storage.create("new", event(0))
+        assert sqlite(tmp_path / "lab.db").lengths() == {"zebra": 3, "ape": 1, "new": 1}
+        with pytest.raises(StateError, match="named 'ape' is in this storage already"):
+            storage.create("ape", event(0))
+
+    def test_a_failed_upgrade_leaves_the_file_as_it_was(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        write_first_format(tmp_path / "lab.db", {"a": [event(0)]})
+        from alembic.migration import MigrationContext
+
+        def fail(*_: object) -> None:
+            raise RuntimeError("power cut")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(MigrationContext, "stamp", fail)
+            with pytest.raises(RuntimeError, match="power cut"):
+                sqlite(tmp_path / "lab.db")
+        connection = sqlite3.connect(tmp_path / "lab.db")
+        tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_schema")]
+        connection.close()
+        assert "experiments" not in tables
+        assert sqlite(tmp_path / "lab.db").names() == ["a"]
+
+    def test_paths_with_signs_that_mean_something_in_urls(self, tmp_path: Path) -> None:
+        path = tmp_path / "what? 100%20.db"
+        sqlite(path).create("a", event(0))
+        assert path.is_file()
 
     def test_foreign_database_is_left_alone(self, tmp_path: Path) -> None:
         connection = sqlite3.connect(tmp_path / "other.db")
@@ -193,16 +308,16 @@ class TestSqlite:
         connection.close()
         before = (tmp_path / "other.db").read_bytes()
         with pytest.raises(StorageError, match="a database of another program"):
-            SqliteStorage(tmp_path / "other.db")
+            sqlite(tmp_path / "other.db")
         assert (tmp_path / "other.db").read_bytes() == before
 
     def test_no_database_at_all(self, tmp_path: Path) -> None:
         (tmp_path / "notes.txt").write_text("threshold was 0.3 " * 100)
         with pytest.raises(StorageError, match="damaged, or no SQLite database"):
-            SqliteStorage(tmp_path / "notes.txt")
+            sqlite(tmp_path / "notes.txt")
 
     def test_damaged_file(self, tmp_path: Path) -> None:
-        storage = SqliteStorage(tmp_path / "lab.db")
+        storage = sqlite(tmp_path / "lab.db")
         for number in range(50):
             storage.create(f"experiment {number}", {"text": "x" * 1000})
         storage.close()
@@ -210,7 +325,7 @@ class TestSqlite:
         content[4096 : len(content) - 4096] = os.urandom(len(content) - 8192)
         (tmp_path / "lab.db").write_bytes(content)
         with pytest.raises(StorageError, match=r"lab\.db: damaged"):
-            SqliteStorage(tmp_path / "lab.db").names()
+            sqlite(tmp_path / "lab.db").names()
 
     @pytest.mark.parametrize(
         ("sql", "message"),
@@ -222,17 +337,17 @@ class TestSqlite:
         ],
     )
     def test_damaged_journal(self, tmp_path: Path, sql: str, message: str) -> None:
-        storage = SqliteStorage(tmp_path / "lab.db")
+        storage = sqlite(tmp_path / "lab.db")
         storage.create("a", event(0))
         storage.append("a", 1, event(1))
         storage.append("a", 2, event(2))
-        storage._connection.execute(sql)
+        execute(storage, sql)
         with pytest.raises(StorageError, match=message):
             storage.read("a")
 
     def test_locked_file(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("aline.experiment.storage.sqlite.BUSY_SECONDS", 0.05)
-        storage = SqliteStorage(tmp_path / "lab.db")
+        monkeypatch.setattr("aline.experiment.storage.database.BUSY_SECONDS", 0.05)
+        storage = sqlite(tmp_path / "lab.db")
         storage.create("a", event(0))
         other = sqlite3.connect(tmp_path / "lab.db", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
@@ -243,7 +358,7 @@ class TestSqlite:
         other.close()
 
     def test_closed_storage(self, tmp_path: Path) -> None:
-        storage = SqliteStorage(tmp_path / "lab.db")
+        storage = sqlite(tmp_path / "lab.db")
         storage.close()
         storage.close()
         with pytest.raises(StorageError, match="closed"):
@@ -256,14 +371,74 @@ class TestSqlite:
         children = [_fork(lambda who=who: _write(path, who, each)) for who in range(writers)]
         statuses = [os.waitpid(child, 0)[1] for child in children]
         assert statuses == [0] * writers
-        events = SqliteStorage(path).read("shared")[1:]
+        events = sqlite(path).read("shared")[1:]
         assert len(events) == writers * each
         for who in range(writers):
             assert [e["n"] for e in events if e["who"] == who] == list(range(each))
 
 
+class TestPostgresql:
+    def test_our_tables_stay_out_of_the_way(self, postgresql: Server) -> None:
+        """A lab's database may have tables called events and tokens of its own."""
+        url = postgresql.emptied()
+        postgresql.execute("CREATE TABLE public.events (theirs int)")
+        storage = open_storage(url)
+        storage.create("a", event(0))
+        assert open_storage(url).names() == ["a"]
+        postgresql.execute("INSERT INTO public.events VALUES (1)")
+        storage.close()
+
+    def test_errors_show_no_password(self, postgresql: Server) -> None:
+        url = postgresql.url.replace("aline@/postgres", "someone:secret@/nowhere")
+        with pytest.raises(
+            StorageError, match=r"the database refused .* check that it runs"
+        ) as one:
+            open_storage(url)
+        assert "secret" not in str(one.value)
+
+    def test_a_malformed_url_shows_no_password(self) -> None:
+        with pytest.raises(StorageError, match="check the URL") as one:
+            open_storage("postgresql://someone:secret@host:port/x")
+        assert "secret" not in str(one.value)
+
+    def test_lost_connections_are_opened_again(self, postgresql: Server) -> None:
+        url = postgresql.emptied()
+        storage = open_storage(url)
+        storage.create("a", event(0))
+        postgresql.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE pid <> pg_backend_pid() AND datname = current_database()",
+        )
+        storage.append("a", 1, event(1))
+        assert storage.read("a") == [event(0), event(1)]
+        storage.close()
+
+
+def write_first_format(path: Path, journals: dict[str, list[dict[str, object]]]) -> None:
+    """A file as the first aline wrote it, before there were SQLAlchemy and Alembic."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.executescript("""
+        PRAGMA journal_mode = WAL;
+        BEGIN IMMEDIATE;
+        CREATE TABLE IF NOT EXISTS events (
+            experiment TEXT NOT NULL,
+            sequence INTEGER NOT NULL,
+            event TEXT NOT NULL,
+            PRIMARY KEY (experiment, sequence)
+        );
+        PRAGMA application_id = 1095518542;
+        PRAGMA user_version = 1;
+        COMMIT;
+    """)
+    for name, events in journals.items():
+        for sequence, one in enumerate(events):
+            row = (name, sequence, json.dumps(one))
+            connection.execute("INSERT INTO events VALUES (?, ?, ?)", row)
+    connection.close()
+
+
 def _write(path: Path, who: int, count: int) -> None:
-    storage = SqliteStorage(path)
+    storage = sqlite(path)
     with contextlib.suppress(StateError):  # another was first
         storage.create("shared", {})
     for number in range(count):

@@ -785,3 +785,115 @@ def test_predictions_have_one_row_a_design(kind: str, policy: str, context: str)
     assert bool((low <= high).all())
     assert found.log_prob([0, 1, 0]).shape == (3,)
     found.mean.requires_grad_()  # an ordinary tensor, not one of inference mode
+
+
+# Keys, metadata, closing, and others who write.
+
+
+def test_a_repeated_call_with_its_key_counts_once(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/lab.db"
+    experiment = start(storage=url)
+    asked = experiment.ask(key="ask 1")
+    assert experiment.ask(key="ask 1") == asked
+    told = experiment.tell(asked, 1, key="tell 1")
+    before = snapshot(experiment)
+    assert experiment.tell(asked, 1, key="tell 1") == told
+    resumed = Experiment.resume(url, model=small())
+    assert resumed.tell(asked, 1, key="tell 1") == told
+    assert resumed.ask(key="ask 1") == told  # the trial as it is now
+    assert snapshot(experiment) == before
+    added = experiment.attach({"stimulus": [1.0, 2.0]}, [0, 1], key="data")
+    assert experiment.attach({"stimulus": [1.0, 2.0]}, [0, 1], key="data") == added
+    assert experiment.abandon(2, key="oops") == experiment.abandon(2, key="oops")
+    assert experiment.redo(2, key="again") == experiment.redo(2, key="again")
+    assert len(experiment.trials) == 4
+
+
+def test_a_key_marks_one_call() -> None:
+    experiment = start()
+    trial = experiment.ask(key="a")
+    experiment.tell(trial, 1, key="b")
+    before = snapshot(experiment)
+    for call in (
+        lambda: experiment.tell(trial, 0, key="b"),
+        lambda: experiment.tell(trial, 1, key="a"),
+        lambda: experiment.abandon(trial, key="b"),
+        lambda: experiment.ask(key="b"),
+    ):
+        with pytest.raises(StateError, match=r"the key '.' has marked another call"):
+            call()
+    for key in ("", "x" * 201, 7):
+        with pytest.raises(InputError, match="a key must be a text of 1 to 200 characters"):
+            experiment.ask(key=key)
+    assert snapshot(experiment) == before
+
+
+def test_metadata_stays_with_the_experiment(tmp_path: Path) -> None:
+    url, metadata = f"sqlite:///{tmp_path}/lab.db", {"participant": 7, "notes": ["left eye"]}
+    start(storage=url, metadata=metadata)
+    resumed = Experiment.resume(url, model=small())
+    assert resumed.metadata == metadata
+    assert resumed.created.endswith("+00:00")
+    for wrong in ({"x": float("nan")}, {"x": object()}, [1], "text"):
+        with pytest.raises(InputError, match="metadata"):
+            start(metadata=wrong)
+
+
+def test_a_closed_experiment_can_only_be_looked_at(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/lab.db"
+    experiment = start(storage=url)
+    run(experiment, 2)
+    trial = experiment.ask()
+    experiment.close()
+    experiment.close()
+    assert experiment.finished
+    assert experiment.closed
+    resumed = Experiment.resume(url, model=small())
+    before = snapshot(resumed)
+    for call in (
+        resumed.ask,
+        lambda: resumed.tell(trial, 1),
+        lambda: resumed.abandon(trial),
+        lambda: resumed.attach({"stimulus": [0.0]}, [1]),
+        lambda: setattr(resumed, "horizon", 9),
+    ):
+        with pytest.raises(StateError, match="is closed: start a new one"):
+            call()
+    assert snapshot(resumed) == before
+
+
+def test_refreshing_takes_in_what_others_did(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/lab.db"
+    one = start(storage=url)
+    two = Experiment.resume(url, model=small())
+    run(one, 2)
+    assert two.trials == ()
+    assert two.refresh()
+    assert not two.refresh()
+    assert two.trials == one.trials
+    assert torch.equal(belief(two), belief(one))
+
+
+@pytest.mark.parametrize(("kind", "policy", "context"), KINDS)
+def test_history_is_what_was_known_at_each_observation(
+    kind: str, policy: str, context: str
+) -> None:
+    experiment = Experiment(small(kind, policy, context))
+    seen = [experiment.posterior()]
+    for _ in range(3):
+        experiment.tell(experiment.ask(), 1)
+        seen.append(experiment.posterior())
+        if len(seen) == 3:
+            assert _summaries(experiment.history()) == pytest.approx(_summaries(seen), abs=1e-5)
+    assert _summaries(experiment.history()) == pytest.approx(_summaries(seen), abs=1e-5)
+    experiment.abandon(2)
+    assert _summaries(experiment.history()) == pytest.approx(_summaries(seen[:3]), abs=1e-5)
+    experiment.abandon(0)
+    assert len(experiment.history()) == 2
+    assert _summaries(experiment.history())[-1:] == pytest.approx(
+        _summaries([experiment.posterior()])[-1:], abs=1e-5
+    )
+
+
+def _summaries(posteriors: list) -> list[float]:
+    return [value for one in posteriors for value in (*one.mean.values(), *one.std.values())]

@@ -11,13 +11,16 @@ from aline import __version__
 from aline.episodes.goals import Target
 from aline.errors import AlineError, InputError, NotFoundError, StateError, StorageError
 from aline.experiment.allowed import plain_restriction
+from aline.experiment.history import History
 from aline.experiment.origin import check_model, describe, find_model
 from aline.experiment.posterior import Posterior
 from aline.experiment.predictive import Predictive
 from aline.experiment.settings import (
     check_count,
+    check_key,
     check_name,
     check_seed,
+    plain_metadata,
     plain_stop,
     plain_target,
 )
@@ -26,7 +29,7 @@ from aline.experiment.storage import Conflict, Event, Storage, open_storage
 from aline.experiment.trial import Trial, plain_design, plain_designs
 from aline.model import Model
 from aline.spaces import Design
-from aline.tasks import PREDICTIONS
+from aline.tasks import PREDICTIONS, Spec
 
 VERSION = 1  # of the events that a journal holds
 _ATTEMPTS = 100  # how often to try again when other processes write to the same experiment
@@ -38,7 +41,11 @@ class Experiment:
     `target` says what to learn: parameter names, `aline.predictions(at=...)`, or both; None is
     all parameters. The experiment is `finished` when `horizon` trials are told (earlier data that
     was attached does not count), or when the 95 % interval of every parameter in `stop` is
-    narrower than the width given there. A method that raises has changed nothing.
+    narrower than the width given there. A method that raises has changed nothing. `metadata` is
+    JSON data of your own that is kept with it.
+
+    A call that is marked with a `key` counts once: repeated with the same key, as after a lost
+    reply, it returns what the first one did.
 
         experiment = aline.Experiment(aline.load("psychometric"), target="threshold")
         while not experiment.finished:
@@ -58,6 +65,7 @@ class Experiment:
         stop: Mapping[str, float] | None = None,
         seed: int = 0,
         candidates: int = 200,
+        metadata: Mapping[str, Any] | None = None,
     ):
         spec = check_model(model).spec
         created = {
@@ -72,10 +80,11 @@ class Experiment:
             "stop": plain_stop(spec, stop),
             "seed": check_seed(seed),
             "candidates": check_count("candidates", candidates),
+            "metadata": plain_metadata(metadata),
         }
         state = State.start(model.network, created)
         kept = open_storage(storage)
-        self._begin(kept, _create(kept, name, spec.name, created), state)
+        self._begin(kept, _create(kept, name, spec.name, created), created, state)
 
     @classmethod
     def resume(
@@ -93,11 +102,12 @@ class Experiment:
             raise StorageError(f"experiment {name!r} was written by a newer aline: upgrade aline")
         state = State.start(find_model(created, name, model).network, created)
         experiment = cls.__new__(cls)
-        experiment._begin(kept, name, _replay(state, events, name))
+        experiment._begin(kept, name, created, _replay(state, events, name))
         return experiment
 
-    def _begin(self, storage: Storage, name: str, state: State) -> None:
-        self._storage, self._name, self._state = storage, name, state
+    def _begin(self, storage: Storage, name: str, created: Event, state: State) -> None:
+        self._storage, self._name, self._created, self._state = storage, name, created, state
+        self._history = History()
 
     # What the experiment is.
 
@@ -107,14 +117,35 @@ class Experiment:
         return self._name
 
     @property
+    def metadata(self) -> dict[str, Any]:
+        """What was to be kept with it."""
+        return plain_metadata(self._created.get("metadata"))
+
+    @property
+    def created(self) -> str:
+        """When it began, in UTC."""
+        return str(self._created["time"])
+
+    @property
+    def spec(self) -> Spec:
+        """The task as its model knows it."""
+        return self._state.spec
+
+    @property
     def trials(self) -> tuple[Trial, ...]:
         """Every trial, by number: open, told, abandoned, attached."""
         return tuple(_copy(trial) for trial in self._state.trials)
 
     @property
     def finished(self) -> bool:
-        """Whether the horizon is reached or the stopping rule holds."""
-        return self._state.told >= self._state.horizon or self._state.is_narrow
+        """Whether the horizon is reached, the stopping rule holds, or it was closed."""
+        state = self._state
+        return state.closed or state.told >= state.horizon or state.is_narrow
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed for good."""
+        return self._state.closed
 
     @property
     def target(self) -> list[Target]:
@@ -147,6 +178,10 @@ class Experiment:
         """What is known about the parameters."""
         return self._state.posterior
 
+    def history(self) -> list[Posterior]:
+        """What was known before any data, after the first observation, and so on until now."""
+        return self._history.of(self._state)
+
     def predict(self, designs: Mapping[str, Any]) -> Predictive:
         """What would be measured at designs, such as {"time": [1, 2, 3]}."""
         return self._state.predict(self._state.spec.design.read(designs))
@@ -161,7 +196,7 @@ class Experiment:
 
     # What happens to it.
 
-    def ask(self) -> Trial:
+    def ask(self, *, key: str | None = None) -> Trial:
         """The next trial. Several may be open at a time; each then gets a design of its own.
 
         Raises StateError when the experiment is finished, or as many trials are open as are left:
@@ -172,10 +207,15 @@ class Experiment:
             self._check_unfinished(state)
             return {"event": "asked", "trial": len(state.trials), "design": state.choose()}
 
-        return _copy(self._commit(event).trials[-1])
+        return self._trial(self._commit(event, key, event="asked"))
 
     def tell(
-        self, trial: Trial | int, outcome: Any, design: Mapping[str, Any] | None = None
+        self,
+        trial: Trial | int,
+        outcome: Any,
+        design: Mapping[str, Any] | None = None,
+        *,
+        key: str | None = None,
     ) -> Trial:
         """Record what a trial gave; `design` says where, if not at the design proposed."""
 
@@ -189,9 +229,10 @@ class Experiment:
                     told["design"] = other
             return told
 
-        return _copy(self._commit(event).trials[_number(self._state, trial)])
+        same = {"trial": _plain_number(trial), "outcome": self.spec.outcome.read(outcome)}
+        return self._trial(self._commit(event, key, event="told", **same))
 
-    def abandon(self, trial: Trial | int) -> Trial:
+    def abandon(self, trial: Trial | int, *, key: str | None = None) -> Trial:
         """Give a trial up; if it was told already, its outcome leaves the posterior."""
 
         def event(state: State) -> Event:
@@ -199,9 +240,10 @@ class Experiment:
             _check_state(state, number, "abandoned", {"asked", "told"})
             return {"event": "abandoned", "trial": number}
 
-        return _copy(self._commit(event).trials[_number(self._state, trial)])
+        same = {"trial": _plain_number(trial)}
+        return self._trial(self._commit(event, key, event="abandoned", **same))
 
-    def redo(self, trial: Trial | int) -> Trial:
+    def redo(self, trial: Trial | int, *, key: str | None = None) -> Trial:
         """Ask a trial's design again, as a new trial.
 
         If it is open it is abandoned. If it was told, both outcomes count: abandon it first if
@@ -215,9 +257,11 @@ class Experiment:
             asked = {"event": "asked", "trial": len(state.trials), "design": old.design}
             return asked | ({"redo": number} if is_open else {})
 
-        return _copy(self._commit(event).trials[-1])
+        return self._trial(self._commit(event, key, event="asked"))
 
-    def attach(self, designs: Mapping[str, Any], outcomes: Any) -> tuple[Trial, ...]:
+    def attach(
+        self, designs: Mapping[str, Any], outcomes: Any, *, key: str | None = None
+    ) -> tuple[Trial, ...]:
         """Add data measured earlier: a list an axis, and the outcomes in the same order."""
         spec = self._state.spec
         plain = plain_designs(spec.design, designs)
@@ -228,9 +272,15 @@ class Experiment:
                 f"attach takes one outcome a design, at least one, got {count} designs and "
                 f"{len(values)} outcomes"
             )
-        event = {"event": "attached", "designs": plain, "outcomes": values}
-        state = self._commit(lambda state: {**event, "trial": len(state.trials)})
-        return tuple(_copy(trial) for trial in state.trials[-count:])
+        data = {"designs": plain, "outcomes": values}
+        stored = self._commit(
+            lambda state: {"event": "attached", **data, "trial": len(state.trials)},
+            key,
+            event="attached",
+            **data,
+        )
+        first = stored["trial"]
+        return tuple(_copy(trial) for trial in self._state.trials[first : first + count])
 
     def restrict(
         self, candidates: Mapping[str, Any] | Design | None = None, *, repeats: bool = True
@@ -244,34 +294,58 @@ class Experiment:
         plain = plain_restriction(self._state.spec.design, candidates, repeats)
         self._commit(lambda state: {"event": "restricted", **plain})
 
+    def close(self) -> None:
+        """End it for good: from now on it can be looked at, and nothing else."""
+        if not self._state.closed:
+            self._commit(lambda state: {"event": "closed"})
+
+    def refresh(self) -> bool:
+        """Take in what other processes did to it; whether there was anything.
+
+        Methods that change the experiment do so on their own where they must.
+        """
+        events = self._storage.read(self._name, self._state.sequence)
+        self._state = _replay(self._state, events, self._name)
+        return bool(events)
+
     def _change(self, **settings: Any) -> None:
         self._commit(lambda state: {"event": "changed", **settings})
 
-    def _commit(self, propose: Callable[[State], Event]) -> State:
+    def _commit(
+        self,
+        propose: Callable[[State], Event],
+        key: str | None = None,
+        **same: Any,
+    ) -> Event:
         """Check and compute, then store, then show: an error on the way leaves all as it was.
 
-        If another process was first, look at what it did and decide again.
+        If another process was first, look at what it did and decide again. What a key has done
+        is not done again, if it was the `same`. Returns the event as stored.
         """
         for _ in range(_ATTEMPTS):
-            event = {**propose(self._state), "time": _now()}
+            if key is not None and check_key(key) in self._state.keys:
+                return _repeated(self._state.keys[key], key, same)
+            if self._state.closed:
+                raise StateError(f"experiment {self._name!r} is closed: start a new one")
+            event = {**propose(self._state), **({"key": key} if key else {}), "time": _now()}
             state = self._state.after(event)
             try:
                 self._storage.append(self._name, self._state.sequence, event)
             except Conflict:
-                self._catch_up()
+                if not self.refresh():
+                    raise StorageError(
+                        f"experiment {self._name!r} lost events in its storage"
+                    ) from None
             else:
                 self._state = state
-                return state
+                return event
         raise StateError(
             f"other processes kept writing to experiment {self._name!r}: try again later"
         )
 
-    def _catch_up(self) -> None:
-        """Replay what others wrote, or what an interrupt kept this object from noticing."""
-        events = self._storage.read(self._name, self._state.sequence)
-        if not events:
-            raise StorageError(f"experiment {self._name!r} lost events in its storage")
-        self._state = _replay(self._state, events, self._name)
+    def _trial(self, event: Event) -> Trial:
+        """The trial an event is about, as it is now."""
+        return _copy(self._state.trials[event["trial"]])
 
     def _check_unfinished(self, state: State, *, replacing: bool = False) -> None:
         if state.is_narrow:
@@ -289,6 +363,16 @@ class Experiment:
                 f"the last of {state.horizon} trials are open ({_listing(state.open)}): "
                 "tell or abandon them, or raise experiment.horizon"
             )
+
+
+def _repeated(earlier: Event, key: str, same: Mapping[str, Any]) -> Event:
+    """What a key did before, if it is asked to do the same again."""
+    if any(earlier.get(name) != value for name, value in same.items()):
+        raise StateError(
+            f"the key {key!r} has marked another call ({earlier['event']}): "
+            "give every call a key of its own, and repeat only what got no reply"
+        )
+    return earlier
 
 
 def _replay(state: State, events: Sequence[Event], name: str) -> State:
@@ -330,9 +414,7 @@ def _only(names: list[str]) -> str:
 
 def _number(state: State, trial: Trial | int) -> int:
     """The number of a trial that exists."""
-    number = trial.number if isinstance(trial, Trial) else trial
-    if not isinstance(number, int) or isinstance(number, bool):
-        raise InputError(f"a trial is what ask() returned or its number, got {trial!r}")
+    number = _plain_number(trial)
     if not 0 <= number < len(state.trials):
         raise NotFoundError(
             f"trials are numbered from 0 to {len(state.trials) - 1}, got {number}"
@@ -344,6 +426,13 @@ def _number(state: State, trial: Trial | int) -> int:
             f"trial {number} of this experiment has another design: pass one of its own trials, "
             "and design= if it was measured elsewhere"
         )
+    return number
+
+
+def _plain_number(trial: Trial | int) -> int:
+    number = trial.number if isinstance(trial, Trial) else trial
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise InputError(f"a trial is what ask() returned or its number, got {trial!r}")
     return number
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -11,6 +12,8 @@ from aline.episodes.goals import Predictions, Target
 from aline.errors import InputError
 from aline.experiment.trial import plain_designs
 from aline.tasks import PREDICTIONS, Spec
+
+KEY_LENGTH = 200
 
 
 def check_count(what: str, value: int) -> int:
@@ -32,6 +35,24 @@ def check_name(name: str) -> str:
     if not isinstance(name, str) or not name:
         raise InputError(f"an experiment's name must be a text that is not empty, got {name!r}")
     return name
+
+
+def check_key(key: str) -> str:
+    """What a caller marks a call with, so that repeating it does nothing more."""
+    if not isinstance(key, str) or not 1 <= len(key) <= KEY_LENGTH:
+        raise InputError(f"a key must be a text of 1 to {KEY_LENGTH} characters, got {key!r}")
+    return key
+
+
+def plain_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Whatever a user wants to keep beside an experiment, if JSON can hold it."""
+    if metadata is not None and not isinstance(metadata, Mapping):
+        raise InputError(f'metadata maps names to values, {{"participant": 7}}, got {metadata!r}')
+    try:
+        plain = json.loads(json.dumps(metadata or {}, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"metadata must be plain JSON data, got {metadata!r} ({error})") from None
+    return dict(plain)
 
 
 def plain_target(spec: Spec, target: Target | Iterable[Target] | None) -> list[Any]:

@@ -45,6 +45,8 @@ class State:
     trials: tuple[Trial, ...] = ()
     open: Mapping[int, Tensor] = field(default_factory=dict)  # trial -> its design [design]
     rows: tuple[int, ...] = ()  # the trial of each observation in the view
+    closed: bool = False
+    keys: Mapping[str, Event] = field(default_factory=dict)  # a caller's key -> what it did
     sequence: int = 1  # the number of the next event
 
     @classmethod
@@ -75,7 +77,10 @@ class State:
                 f"the journal holds an event {event['event']!r} that this aline does not know: "
                 "upgrade aline"
             )
-        return replace(self, sequence=self.sequence + 1, **handler(self, event))
+        changes = handler(self, event)
+        if "key" in event:
+            changes["keys"] = {**self.keys, event["key"]: event}
+        return replace(self, sequence=self.sequence + 1, **changes)
 
     @property
     def spec(self) -> Spec:
@@ -90,10 +95,7 @@ class State:
     @cached_property
     def posterior(self) -> Posterior:
         """The parameters' posterior; it and the next design share one pass of the network."""
-        with torch.inference_mode():
-            mixture = self.view.posterior()
-        first = Mixture(mixture.log_weight[0, 0], mixture.mean[0, 0], mixture.std[0, 0])
-        return Posterior(first, self.spec.parameters)
+        return posterior_of(self.view, self.spec)
 
     def predict(self, x: Tensor) -> Predictive:
         """Beliefs about outcomes at designs [count, design] on the network's scale."""
@@ -132,6 +134,14 @@ class State:
         )
         x = self.policy.choose(Memory(view, self.goal), offer, generator)[0]
         return self.allowed.name(x)
+
+
+@torch.inference_mode()
+def posterior_of(view: View, spec: Spec) -> Posterior:
+    """The posterior of the only episode and group."""
+    mixture = view.posterior()
+    first = Mixture(mixture.log_weight[0, 0], mixture.mean[0, 0], mixture.std[0, 0])
+    return Posterior(first, spec.parameters)
 
 
 def _first(belief: Belief) -> Belief:
@@ -223,6 +233,10 @@ def _changed(state: State, event: Event) -> Changes:
     return changes
 
 
+def _closed(state: State, event: Event) -> Changes:
+    return {"closed": True}
+
+
 _HANDLERS: dict[str, Callable[[State, Event], Changes]] = {
     "asked": _asked,
     "told": _told,
@@ -230,6 +244,7 @@ _HANDLERS: dict[str, Callable[[State, Event], Changes]] = {
     "abandoned": _abandoned,
     "restricted": _restricted,
     "changed": _changed,
+    "closed": _closed,
 }
 
 

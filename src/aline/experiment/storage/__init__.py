@@ -5,17 +5,18 @@ from __future__ import annotations
 from aline.errors import StorageError
 from aline.experiment.storage.base import Conflict, Event, Storage
 from aline.experiment.storage.memory import MemoryStorage
-from aline.experiment.storage.sqlite import SqliteStorage
 
-__all__ = ["Conflict", "Event", "MemoryStorage", "SqliteStorage", "Storage", "open_storage"]
+__all__ = ["Conflict", "Event", "MemoryStorage", "Storage", "open_storage"]
 
-_SQLITE = "sqlite:///"
+_DATABASES = ("sqlite:///", "postgresql://")
 
 
 def open_storage(storage: str | Storage, *, must_exist: bool = False) -> Storage:
-    """A storage by its URL: "memory://", "sqlite:///relative.db" or "sqlite:////absolute.db".
+    """A storage by its URL.
 
-    With `must_exist`, a database that is not there is an error instead of a new, empty one.
+    "memory://", "sqlite:///relative.db", "sqlite:////absolute.db", or
+    "postgresql://user:password@host/database". With `must_exist`, an SQLite file that is not
+    there is an error instead of a new, empty one.
 
     >>> open_storage("memory://").names()
     []
@@ -24,9 +25,14 @@ def open_storage(storage: str | Storage, *, must_exist: bool = False) -> Storage
         return storage
     if storage == "memory://":
         return MemoryStorage()
-    if isinstance(storage, str) and len(storage) > len(_SQLITE) and storage.startswith(_SQLITE):
-        return SqliteStorage(storage.removeprefix(_SQLITE), must_exist=must_exist)
+    if isinstance(storage, str) and any(
+        storage.startswith(start) and len(storage) > len(start) for start in _DATABASES
+    ):
+        # SQLAlchemy, only when it is needed
+        from aline.experiment.storage.database import DatabaseStorage
+
+        return DatabaseStorage(storage, must_exist=must_exist)
     raise StorageError(
-        'storage must be "memory://", "sqlite:///relative.db" or "sqlite:////absolute.db", '
-        f"got {storage!r}"
+        'storage must be "memory://", "sqlite:///relative.db", "sqlite:////absolute.db" or '
+        f'"postgresql://user:password@host/database", got {storage!r}'
     )

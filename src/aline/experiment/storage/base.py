@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from aline.errors import NotFoundError, StateError, StorageError
@@ -38,6 +38,24 @@ class Storage(ABC):
     @abstractmethod
     def names(self) -> list[str]:
         """The experiments, the oldest first."""
+
+    @abstractmethod
+    def lengths(self, names: Iterable[str] | None = None) -> dict[str, int]:
+        """How many events each experiment has, or each of `names` that is there; oldest first."""
+
+    # A storage that others can reach over HTTP also keeps who may: digests, never tokens.
+
+    @abstractmethod
+    def tokens(self) -> dict[str, str]:
+        """The digests of access tokens by name."""
+
+    @abstractmethod
+    def add_token(self, name: str, digest: str) -> None:
+        """Keep an access token's digest; StateError if the name is taken."""
+
+    @abstractmethod
+    def remove_token(self, name: str) -> None:
+        """Forget an access token; NotFoundError if there is none of that name."""
 
     @abstractmethod
     def close(self) -> None:
@@ -78,9 +96,18 @@ def taken(name: str) -> StateError:
 
 def missing(name: str, names: list[str]) -> NotFoundError:
     """The error for a name that is not there."""
-    return NotFoundError(
-        f"the storage holds {', '.join(map(repr, names)) or 'no experiment'}, got {name!r}"
-    )
+    shown = [*map(repr, names[:10]), *([f"{len(names) - 10} more"] if len(names) > 10 else [])]
+    return NotFoundError(f"the storage holds {', '.join(shown) or 'no experiment'}, got {name!r}")
+
+
+def token_taken(name: str) -> StateError:
+    """The error for a token's name that is in use."""
+    return StateError(f"a token named {name!r} is there already: choose another name")
+
+
+def token_missing(name: str, names: Iterable[str]) -> NotFoundError:
+    """The error for a token that is not there."""
+    return NotFoundError(f"tokens are {', '.join(names) or 'none'}, got {name!r}")
 
 
 def conflict(name: str, sequence: int) -> Conflict:

@@ -1,0 +1,248 @@
+"""Experiments in a database: every event is on disk before its call returns.
+
+An SQLite file for one machine, PostgreSQL where several share experiments; SQLAlchemy speaks to
+both. Any number of processes may have one database open.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import weakref
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import exc
+
+from aline.errors import StorageError
+from aline.experiment.storage import base
+from aline.experiment.storage.base import Event, Storage
+from aline.experiment.storage.upgrade import HEAD, upgrade
+
+SQLITE = "sqlite:///"
+APPLICATION = 0x414C494E  # "ALIN", how we know our own SQLite files
+FORMATS = (1, int(HEAD))  # of SQLite files: the first aline's, and the last that this one reads
+BUSY_SECONDS = 30.0  # how long to wait for another process's write
+CONNECTIONS = 20  # of one process to one PostgreSQL
+
+_EVENTS = sa.table("events", sa.column("experiment"), sa.column("sequence"), sa.column("event"))
+_EXPERIMENTS = sa.table("experiments", sa.column("number"), sa.column("name"))
+_TOKENS = sa.table("tokens", sa.column("name"), sa.column("digest"))
+
+# One statement is one transaction: it finds the journal's end and writes behind it, or does
+# nothing. Of two that find the same end at once, the primary key lets one through.
+_APPEND = sa.text("""
+INSERT INTO events (experiment, sequence, event)
+SELECT CAST(:name AS TEXT), CAST(:sequence AS INTEGER), CAST(:event AS TEXT)
+WHERE :sequence = (SELECT MAX(sequence) + 1 FROM events WHERE experiment = :name)
+""")
+_READ = (
+    sa.select(_EVENTS.c.sequence, _EVENTS.c.event)
+    .where(_EVENTS.c.experiment == sa.bindparam("name"))
+    .where(_EVENTS.c.sequence >= sa.bindparam("start"))
+    .order_by(_EVENTS.c.sequence)
+)
+_LENGTHS = sa.select(
+    _EXPERIMENTS.c.name,
+    sa.select(sa.func.max(_EVENTS.c.sequence) + 1)
+    .where(_EVENTS.c.experiment == _EXPERIMENTS.c.name)
+    .scalar_subquery(),
+).order_by(_EXPERIMENTS.c.number)
+
+
+class DatabaseStorage(Storage):
+    """Journals in one table of a database."""
+
+    def __init__(self, url: str, *, must_exist: bool = False):
+        """`url` is sqlite:///path or postgresql://user:password@host/name."""
+        if url.startswith(SQLITE):
+            self._where = url.removeprefix(SQLITE)  # as it is: a path may hold ? and %
+            with self._explained():
+                self._engine = _open_sqlite(Path(self._where), must_exist)
+        else:
+            parsed = _parse(url)
+            self._where = parsed.render_as_string(hide_password=True)
+            self._engine = _open_postgresql(parsed)
+        self._is_open = True
+        self._finalizer = weakref.finalize(self, self._engine.dispose)
+        with self._explained():
+            upgrade(self._engine, self._where)
+
+    def create(self, name: str, event: Event) -> None:
+        """Start a journal."""
+        text = base.to_text(event)
+        with self._explained(), self._engine.begin() as connection:
+            try:
+                connection.execute(sa.insert(_EXPERIMENTS), {"name": name})
+                row = {"experiment": name, "sequence": 0, "event": text}
+                connection.execute(sa.insert(_EVENTS), row)
+            except exc.IntegrityError:
+                raise base.taken(name) from None
+
+    def append(self, name: str, sequence: int, event: Event) -> None:
+        """Add an event."""
+        row = {"name": name, "sequence": sequence, "event": base.to_text(event)}
+        with self._explained():
+            try:
+                with self._engine.begin() as connection:
+                    is_written = connection.execute(_APPEND, row).rowcount == 1
+            except exc.IntegrityError:
+                is_written = False
+        if not is_written:
+            self._check_exists(name)
+            raise base.conflict(name, sequence)
+
+    def read(self, name: str, start: int = 0) -> list[dict[str, Any]]:
+        """The events from `start` on."""
+        with self._explained(), self._engine.connect() as connection:
+            rows = connection.execute(_READ, {"name": name, "start": start}).all()
+        if not rows:
+            self._check_exists(name)
+        if [sequence for sequence, _ in rows] != list(range(start, start + len(rows))):
+            raise StorageError(
+                f"events of experiment {name!r} are missing from {self._where}: "
+                "restore it from a copy"
+            )
+        return [base.from_text(text, name, sequence) for sequence, text in rows]
+
+    def lengths(self, names: Iterable[str] | None = None) -> dict[str, int]:
+        """How many events each experiment has."""
+        query = _LENGTHS
+        if names is not None:
+            query = query.where(_EXPERIMENTS.c.name.in_(list(names)))
+        with self._explained(), self._engine.connect() as connection:
+            return {name: length or 0 for name, length in connection.execute(query)}
+
+    def names(self) -> list[str]:
+        """The experiments, the oldest first."""
+        query = sa.select(_EXPERIMENTS.c.name).order_by(_EXPERIMENTS.c.number)
+        with self._explained(), self._engine.connect() as connection:
+            return list(connection.scalars(query))
+
+    def tokens(self) -> dict[str, str]:
+        """The digests of access tokens."""
+        query = sa.select(_TOKENS.c.name, _TOKENS.c.digest).order_by(_TOKENS.c.name)
+        with self._explained(), self._engine.connect() as connection:
+            return {row.name: row.digest for row in connection.execute(query)}
+
+    def add_token(self, name: str, digest: str) -> None:
+        """Keep an access token's digest."""
+        with self._explained(), self._engine.begin() as connection:
+            try:
+                connection.execute(sa.insert(_TOKENS), {"name": name, "digest": digest})
+            except exc.IntegrityError:
+                raise base.token_taken(name) from None
+
+    def remove_token(self, name: str) -> None:
+        """Forget an access token."""
+        with self._explained(), self._engine.begin() as connection:
+            found = connection.execute(sa.delete(_TOKENS).where(_TOKENS.c.name == name)).rowcount
+        if not found:
+            raise base.token_missing(name, self.tokens())
+
+    def _check_exists(self, name: str) -> None:
+        if not self.lengths([name]):
+            raise base.missing(name, self.names())
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._is_open = False
+        self._finalizer()
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Turn what a database says into our errors."""
+        if not getattr(self, "_is_open", True):
+            raise StorageError(f"{self._where} is closed: open the storage again")
+        try:
+            yield
+        except exc.DBAPIError as error:
+            raise StorageError(f"{self._where}: {_remedy(error.orig)}") from None
+        except exc.TimeoutError:
+            raise StorageError(
+                f"{self._where}: all {CONNECTIONS} connections are in use: try again later"
+            ) from None
+
+
+def _open_sqlite(path: Path, must_exist: bool) -> sa.Engine:
+    if must_exist and not path.exists():
+        raise StorageError(f"no database at {path}: check the path after sqlite:///")
+    if not path.parent.is_dir():
+        raise StorageError(f"no folder {path.parent}: create it, or give another path")
+    engine = sa.create_engine(
+        sa.URL.create("sqlite", database=str(path)), connect_args={"timeout": BUSY_SECONDS}
+    )
+
+    # With WAL and a full sync there is one flush a commit, readers never wait, and a killed
+    # process leaves either the whole event or nothing of it.
+    @sa.event.listens_for(engine, "connect")
+    def sync_every_commit(connection: sqlite3.Connection, _: Any) -> None:
+        connection.execute("PRAGMA synchronous = FULL").close()
+
+    try:
+        with engine.connect() as connection:
+            _check_ours(connection, path)
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            connection.exec_driver_sql("PRAGMA journal_mode = WAL")
+    except BaseException:
+        engine.dispose()
+        raise
+    return engine
+
+
+def _check_ours(connection: sa.Connection, path: Path) -> None:
+    """Refuse a file of another program before anything in it changes."""
+
+    def number(query: str) -> int:
+        return int(connection.exec_driver_sql(query).scalar_one())
+
+    # In this order, as another process may be writing all three in one transaction.
+    tables, version = number("SELECT COUNT(*) FROM sqlite_schema"), number("PRAGMA user_version")
+    is_ours = number("PRAGMA application_id") == APPLICATION
+    if not is_ours and (tables or version):
+        raise StorageError(f"{path} is a database of another program: give another path")
+    if version > FORMATS[-1]:
+        raise StorageError(
+            f"{path} has format {version}, this aline reads up to {FORMATS[-1]}: upgrade aline"
+        )
+
+
+def _parse(url: str) -> sa.URL:
+    try:
+        return sa.make_url(url)
+    except (exc.ArgumentError, ValueError):
+        # Without the URL, which holds a password.
+        raise StorageError(
+            "storage must be postgresql://user:password@host:port/database, got something else: "
+            "check the URL"
+        ) from None
+
+
+def _open_postgresql(url: sa.URL) -> sa.Engine:
+    try:
+        # In a schema of our own, as a lab's database may have tables called events or tokens.
+        return sa.create_engine(
+            url.set(drivername="postgresql+psycopg"),
+            connect_args={"options": "-csearch_path=aline", "connect_timeout": 10},
+            pool_size=5,
+            max_overflow=CONNECTIONS - 5,
+            pool_pre_ping=True,
+        )
+    except ModuleNotFoundError:
+        raise StorageError("PostgreSQL needs its driver: pip install aline[postgresql]") from None
+
+
+def _remedy(error: BaseException | None) -> str:
+    if not isinstance(error, sqlite3.Error):
+        first = str(error).strip().splitlines()[:1]
+        return f"the database refused ({''.join(first)}): check that it runs, and the URL"
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return f"another process keeps it locked ({error}): try again when that is done"
+    if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
+        return f"damaged, or no SQLite database ({error}): restore it, or give another path"
+    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
+        return f"cannot be opened for writing ({error}): check its permissions"
+    return f"the database refused ({error})"
