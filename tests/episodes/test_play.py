@@ -106,3 +106,23 @@ def test_appending_to_a_context(masked: bool) -> None:
     assert longer.outcomes[0].tolist() == [0.0, 0.0, 1.0]
     assert longer.mask is None if not masked else longer.mask.tolist() == [[True, False, True]]
     assert context.length == 2
+
+
+def test_luck_is_the_same_whatever_the_policy_draws() -> None:
+    task = get("linear")
+    goal = goal_for(task.spec, task.spec.parameters.names, 4)
+    world = task.draw(4, seeded(0))
+    given = torch.zeros(4, 3, 1)
+    one, other = (
+        play(
+            RandomPolicy(task.spec.design),
+            world,
+            goal,
+            steps=3,
+            generator=seeded(number),
+            given=given,
+            luck=seeded(9),
+        )
+        for number in (1, 2)
+    )
+    assert torch.equal(one.outcomes, other.outcomes)

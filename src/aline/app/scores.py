@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from aline.app.subject import Subject
 from aline.app.tables import aligned
-from aline.evaluation import evaluate
+from aline.evaluation import Protocol, evaluate, evaluate_information
 
 Row = dict[str, Any]
 
@@ -18,25 +20,47 @@ _KINDS = {
     "coverage": ("coverage of the 90 % interval: how often it holds the truth", 2),
     "rmse": ("RMSE of the targets: of the posterior mean, and of the whole posterior", 3),
     "posterior_rmse": ("", 3),
-    "j": ("J, nats gained about the targets", 2),
+    "j": ("nats gained about the targets: J, and the bounds that need a likelihood", 2),
+    "spce": ("", 2),
+    "snmc": ("", 2),
 }
-_NAMES = {"rmse": "mean", "posterior_rmse": "posterior", "j": "J"}
+_NAMES = {
+    "rmse": "mean",
+    "posterior_rmse": "posterior",
+    "j": "J",
+    "spce": "sPCE, from below",
+    "snmc": "sNMC, from above",
+}
 
 
 def measure(subject: Subject, episodes: int, seed: int) -> dict[str, Any]:
     """Evaluate, with a progress bar where someone is looking."""
+    with _bar(f"evaluating {subject.name}") as tell:
+        told = partial(tell, "evaluating")
+        return evaluate(subject.model, subject.task, episodes, seed, told)
+
+
+def bound(
+    subject: Subject, contrastive: int, episodes: int, pool: int | None, seed: int
+) -> dict[str, Any]:
+    """Bound what the model's experiments tell, on the task's protocol."""
+    spec = subject.model.spec
+    protocol = Protocol(episodes, spec.horizon, spec.start, pool, seed)
+    with _bar(f"evaluating {subject.name}") as tell:
+        return evaluate_information(subject.model, subject.task, protocol, contrastive, tell)
+
+
+@contextmanager
+def _bar(name: str) -> Iterator[Callable[[str, int, int], None]]:
+    """A progress bar where someone is looking."""
     from rich.console import Console
     from rich.progress import Progress
 
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not sys.stderr.isatty()) as bar:
-        work = bar.add_task(f"evaluating {subject.name}", total=None)
-        return evaluate(
-            subject.model,
-            subject.task,
-            episodes,
-            seed,
-            lambda done, total: bar.update(work, completed=done, total=total),
+        work = bar.add_task(name, total=None)
+        yield lambda what, done, total: bar.update(
+            work, description=f"{name}: {what}", completed=done, total=total
         )
 
 

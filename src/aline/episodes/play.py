@@ -75,8 +75,13 @@ def play(
     generator: torch.Generator,
     offers: Offers = anywhere,
     given: Tensor | None = None,
+    luck: torch.Generator | None = None,
 ) -> Context:
-    """Let a policy question a world; `given` [batch, n, design] are asked first, as they are."""
+    """Let a policy question a world; `given` [batch, n, design] are asked first, as they are.
+
+    With `luck`, the world's noise comes from there and not from the policy's generator, so that
+    every policy meets the same.
+    """
     design_size = goal.points.shape[-1]
     context = Context.empty(len(goal.parameters), design_size)
     state = policy.begin(goal)
@@ -85,9 +90,9 @@ def play(
             design = given[:, step]
         else:
             design = policy.choose(state, offers(step), generator)
-        if isinstance(offers, FixedPool):
-            offers.remove(design)
-        outcome = world.answer(design[:, None], generator)[:, 0]
+            if isinstance(offers, FixedPool):
+                offers.remove(design)
+        outcome = world.answer(design[:, None], luck or generator)[:, 0]
         state = policy.observe(state, design, outcome)
         context = context.append(design, outcome)
     return context

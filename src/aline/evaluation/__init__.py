@@ -9,19 +9,32 @@ from aline.evaluation.exact import (
     exact_log_marginals,
 )
 from aline.evaluation.gap import coverage, evaluate
+from aline.evaluation.information import (
+    Information,
+    evaluate_information,
+    information_rows,
+    measure_information,
+)
 from aline.evaluation.results import result, row
+from aline.evaluation.simulated import Protocol, play_protocol
 
 __all__ = [
     "Bounds",
     "Estimate",
+    "Information",
+    "Protocol",
     "can_be_exact",
     "converged_nodes",
     "coverage",
     "episode_bounds",
     "evaluate",
+    "evaluate_information",
     "exact_grid_posterior",
     "exact_log_marginals",
     "information_bounds",
+    "information_rows",
+    "measure_information",
+    "play_protocol",
     "result",
     "row",
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -18,7 +17,7 @@ from aline.evaluation.exact import (
     exact_log_marginals,
 )
 from aline.evaluation.results import Row, result, row
-from aline.evaluation.simulated import Simulated, simulate_experiments
+from aline.evaluation.simulated import Simulated, log_prior, simulate_experiments
 from aline.model import Mixture, Model
 from aline.spaces import Parameters
 from aline.tasks import PREDICTIONS, Spec, Task
@@ -110,7 +109,7 @@ def _learned(spec: Spec, played: Simulated, names: Sequence[str]) -> Iterator[Me
     """What needs no exact posterior."""
     parameters = spec.parameters
     covered = _covered(played.rank, LEVEL)
-    gained = (played.log_q - _log_normal(played.theta)[:, None])[..., parameters.mask(names)]
+    gained = (played.log_q - log_prior(played.theta)[:, None])[..., parameters.mask(names)]
     error_of_mean, error = _errors(spec, played, names)
     for i, step in enumerate(played.lengths):
         yield "j", step, mean(gained[:, i].sum(-1))
@@ -122,11 +121,6 @@ def _learned(spec: Spec, played: Simulated, names: Sequence[str]) -> Iterator[Me
 
 def _covered(rank: Tensor, level: float) -> Tensor:
     return (rank - 0.5).abs() <= level / 2
-
-
-def _log_normal(z: Tensor) -> Tensor:
-    """The prior's log density on the network's scale."""
-    return -0.5 * z * z - 0.5 * math.log(2 * math.pi)
 
 
 def _errors(spec: Spec, played: Simulated, names: Sequence[str]) -> tuple[Tensor, Tensor]:
@@ -170,7 +164,7 @@ def prior_gap(posterior: Mixture) -> Tensor:
     z = torch.linspace(-7, 7, 2801, dtype=torch.float64)[:, None]
     log_weight, average, std = posterior.log_weight, posterior.mean, posterior.std
     empty = Mixture(*(part[0, 0].double() for part in (log_weight, average, std)))
-    log_p, log_q = _log_normal(z), empty.log_prob(z)
+    log_p, log_q = log_prior(z), empty.log_prob(z)
     return (log_p.exp() * (log_p - log_q)).sum(0) * (z[1] - z[0])
 
 

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from aline.episodes import Context, Goal, goal_of, play
+from aline.episodes import (
+    Context,
+    FixedPool,
+    Goal,
+    Offers,
+    Policy,
+    anywhere,
+    goal_of,
+    play,
+)
 from aline.errors import InputError
 from aline.model import LearnedPolicy, Mixture, Model, Network
 from aline.tasks import Task
 
 _BATCH = 250
+
+Progress = Callable[[int, int], None]
+"""Told how many of how many episodes are done."""
 
 
 @dataclass(frozen=True)
@@ -51,37 +64,87 @@ def simulate_experiments(
     Another target with the same seed meets the same truths and the same luck. `start` random
     designs come first.
     """
-    if episodes < 2:
-        raise InputError(f"episodes must be at least 2, got {episodes}")
-    batches = []
-    for number, first in enumerate(range(0, episodes, _BATCH)):
-        generator = torch.Generator().manual_seed(seed * 1_000_003 + number)
-        size = min(_BATCH, episodes - first)
-        batches.append(_batch(model, task, targets, size, max(lengths), start, generator))
-    theta = torch.cat([theta for theta, _ in batches])
-    contexts = [context for _, context in batches]
-    context = Context(
-        torch.cat([c.designs for c in contexts]), torch.cat([c.outcomes for c in contexts])
-    )
+    policy = LearnedPolicy(model.network)
+    protocol = Protocol(episodes, max(lengths), start, seed=seed)
+    theta, context = play_protocol(policy, task, targets, protocol)
     posterior = posteriors_after(model.network, context, lengths)
     return Simulated(theta, context, posterior, tuple(lengths))
 
 
-def _batch(
-    model: Model,
+@dataclass(frozen=True)
+class Protocol:
+    """How the experiments of a comparison are run.
+
+    Whatever the policy, the same seed brings the same truths, the same first designs, the same
+    pools and the same luck.
+    """
+
+    episodes: int
+    steps: int
+    start: int = 0  # random designs that come first
+    pool: int | None = None  # candidates of an episode, each asked at most once; None: any design
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.episodes < 2:
+            raise InputError(f"episodes must be at least 2, got {self.episodes}")
+        if self.pool is not None and self.pool < self.steps - self.start:
+            raise InputError(
+                f"a pool without repeats needs at least {self.steps - self.start} candidates for "
+                f"{self.steps} steps, got {self.pool}"
+            )
+
+
+def play_protocol(
+    policy: Policy,
     task: Task,
     targets: Sequence[str],
-    size: int,
-    steps: int,
-    start: int,
-    generator: torch.Generator,
+    protocol: Protocol,
+    progress: Progress | None = None,
 ) -> tuple[Tensor, Context]:
-    world = task.draw(size, generator)
-    given = task.spec.design.sample(size, start, generator)
+    """The truths [batch, parameter] on the network's scale, and what a policy made of them."""
+    batches = []
+    for number, first in enumerate(range(0, protocol.episodes, _BATCH)):
+        size = min(_BATCH, protocol.episodes - first)
+        batches.append(_batch(policy, task, targets, protocol, size, number))
+        if progress is not None:
+            progress(first + size, protocol.episodes)
+    contexts = [context for _, context in batches]
+    context = Context(
+        torch.cat([c.designs for c in contexts]), torch.cat([c.outcomes for c in contexts])
+    )
+    return torch.cat([theta for theta, _ in batches]), context
+
+
+def _batch(
+    policy: Policy,
+    task: Task,
+    targets: Sequence[str],
+    protocol: Protocol,
+    size: int,
+    number: int,
+) -> tuple[Tensor, Context]:
+    # Three streams, so that what one draws does not shift the others.
+    first = 3 * (protocol.seed * 1_000_003 + number)
+    worlds, luck, choices = (torch.Generator().manual_seed(first + i) for i in range(3))
+    world = task.draw(size, worlds)
+    space = task.spec.design
+    given = space.sample(size, protocol.start, worlds)
+    offers: Offers = anywhere
+    if protocol.pool is not None:
+        offers = FixedPool(space.sample(size, protocol.pool, worlds))
     goal = _repeat(goal_of(task.spec, targets), size)
     with torch.no_grad():
-        policy = LearnedPolicy(model.network)
-        context = play(policy, world, goal, steps=steps, generator=generator, given=given)
+        context = play(
+            policy,
+            world,
+            goal,
+            steps=protocol.steps,
+            generator=choices,
+            offers=offers,
+            given=given,
+            luck=luck,
+        )
     return world.theta, context
 
 
@@ -108,3 +171,8 @@ def posteriors_after(network: Network, context: Context, lengths: Sequence[int])
         torch.cat([p.mean for p in parts]),
         torch.cat([p.std for p in parts]),
     )
+
+
+def log_prior(z: Tensor) -> Tensor:
+    """The prior's log density on the network's scale, a coordinate."""
+    return -0.5 * z * z - 0.5 * math.log(2 * math.pi)

@@ -1,0 +1,114 @@
+"""How much the experiments of a policy tell: sPCE and sNMC, and J where there is a posterior q."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from aline.episodes import Context, Policy
+from aline.evaluation.bounds import Bounds, information_bounds
+from aline.evaluation.estimates import Estimate, mean
+from aline.evaluation.results import Row, result, row
+from aline.evaluation.simulated import Protocol, log_prior, play_protocol, posteriors_after
+from aline.model import LearnedPolicy, Model, Network
+from aline.tasks import Task
+
+Progress = Callable[[str, int, int], None]
+"""Told what is being done, and how much of how much of it is done."""
+
+
+@dataclass(frozen=True)
+class Information:
+    """What a policy's experiments told about all parameters, in nats."""
+
+    bounds: Bounds | None  # None for a simulator without a likelihood
+    j: Estimate | None  # None for a policy without a posterior of its own
+    theta: Tensor  # [batch, parameter] on the network's scale
+    context: Context
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader of the numbers must know."""
+        if self.bounds is None:
+            return ["J only: sPCE and sNMC need a log_likelihood, and this task has none"]
+        return [] if self.bounds.note is None else [self.bounds.note]
+
+
+def measure_information(
+    policy: Policy,
+    task: Task,
+    protocol: Protocol,
+    contrastive: int,
+    *,
+    network: Network | None = None,
+    progress: Progress | None = None,
+) -> Information:
+    """Play a policy aimed at all parameters and bound what it learned.
+
+    `network` is the posterior whose J (Eq. 9, nats gained over the prior) is reported beside.
+    """
+    names = tuple(task.spec.parameters.priors)
+    theta, context = play_protocol(policy, task, names, protocol, _named(progress, "playing"))
+    bounds = None
+    if task.log_likelihood is not None:
+        generator = torch.Generator().manual_seed(protocol.seed + 1_000_003)
+        told = _named(progress, "bounding")
+        bounds = information_bounds(task, context, theta, contrastive, generator, told)
+    j = None if network is None else mean(gains(network, theta, context))
+    return Information(bounds, j, theta, context)
+
+
+def gains(network: Network, theta: Tensor, context: Context) -> Tensor:
+    """What q learned about all parameters in each episode, log q - log prior of the truth."""
+    posterior = posteriors_after(network, context, [context.length])
+    return (posterior.log_prob(theta[:, None])[:, 0] - log_prior(theta)).sum(-1)
+
+
+def _named(progress: Progress | None, what: str) -> Callable[[int, int], None] | None:
+    return None if progress is None else lambda done, total: progress(what, done, total)
+
+
+def information_rows(method: str, task: Task, protocol: Protocol, found: Information) -> list[Row]:
+    """The numbers in the layout of every result."""
+    measured: dict[str, Estimate | None] = {"j": found.j}
+    if found.bounds is not None:
+        measured |= {"spce": found.bounds.lower, "snmc": found.bounds.upper}
+    target = ",".join(task.spec.parameters.priors)
+    return [
+        row(task.spec.name, method, target, metric, protocol.steps, estimate)
+        for metric, estimate in measured.items()
+        if estimate is not None
+    ]
+
+
+def evaluate_information(
+    model: Model,
+    task: Task,
+    protocol: Protocol,
+    contrastive: int,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """sPCE, sNMC and J of a model's own policy, as a result to write down.
+
+    `aline` is the method's name on a pool, `aline-box` where any design may be asked.
+    """
+    began = time.monotonic()
+    task = task.described_by(model.spec)
+    policy = LearnedPolicy(model.network)
+    found = measure_information(
+        policy, task, protocol, contrastive, network=model.network, progress=progress
+    )
+    method = "aline-box" if protocol.pool is None else "aline"
+    return result(
+        "information",
+        information_rows(method, task, protocol, found),
+        time.monotonic() - began,
+        protocol=asdict(protocol),
+        contrastive=contrastive,
+        notes=found.notes,
+    )
