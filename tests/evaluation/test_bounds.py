@@ -45,16 +45,16 @@ def test_few_draws_leave_the_truth_between_the_bounds() -> None:
 
 @pytest.mark.parametrize("task", [get("psychometric"), get("location"), get("linear")])
 def test_streaming_is_the_plain_formula(task: Task) -> None:
-    """300 episodes and 600 draws: blocks and chunks that do not fit evenly."""
+    """300 episodes and 1600 draws: blocks and chunks that do not fit evenly."""
     theta, context = played(task, 300, 4)
-    lower, upper = episode_bounds(task, context, theta, 600, seeded(3))
+    lower, upper = episode_bounds(task, context, theta, 1600, seeded(3))
     generator = seeded(3)
-    draws = torch.cat([task.spec.parameters.sample(n, generator) for n in (256, 256, 88)])
+    draws = torch.cat([task.spec.parameters.sample(n, generator) for n in (1024, 256, 256, 64)])
     others = task.log_prob(draws[:, None], context.designs, context.outcomes).sum(-1).double()
     truth = task.log_prob(theta, context.designs, context.outcomes).sum(-1).double()
-    with_truth = torch.cat([truth[None], others]).logsumexp(0) - math.log(601)
+    with_truth = torch.cat([truth[None], others]).logsumexp(0) - math.log(1601)
     assert torch.allclose(lower, truth - with_truth, atol=1e-3)
-    assert torch.allclose(upper, truth - others.logsumexp(0) + math.log(600), atol=1e-3)
+    assert torch.allclose(upper, truth - others.logsumexp(0) + math.log(1600), atol=1e-3)
 
 
 def test_vector_parameters() -> None:
@@ -95,8 +95,8 @@ def test_progress_counts_draws() -> None:
     task = get("linear")
     theta, context = played(task, 5, 2)
     told: list[tuple[int, int]] = []
-    episode_bounds(task, context, theta, 600, seeded(0), lambda *now: told.append(now))
-    assert told == [(256, 600), (512, 600), (600, 600)]
+    episode_bounds(task, context, theta, 1600, seeded(0), lambda *now: told.append(now))
+    assert told == [(1280, 1600), (1536, 1600), (1600, 1600)]
 
 
 def test_the_same_seed_gives_the_same_bounds() -> None:

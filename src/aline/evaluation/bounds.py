@@ -21,7 +21,10 @@ from aline.tasks import Task
 from aline.tasks.task import Named
 
 _AT_ONCE = 2**16  # likelihood values a call: what stays in the cache
-_EPISODES = 256  # episodes a call, each compared with _AT_ONCE / _EPISODES draws
+_EPISODES = 256  # episodes a call, each compared with _CHUNK draws
+_CHUNK = _AT_ONCE // _EPISODES
+_PILOT = 4 * _CHUNK  # draws that are compared on every observation, to see which tell most
+_FEW = 0.1  # the share of draws that is better followed one by one
 
 Progress = Callable[[int, int], None]
 """Told how many of how many contrastive draws are done."""
@@ -77,60 +80,199 @@ def episode_bounds(
 ) -> tuple[Tensor, Tensor]:
     """The terms of sPCE and sNMC of each episode, [batch] each."""
     _check(task, context, contrastive)
-    at_truth = task.log_prob(theta, context.designs, context.outcomes).sum(1).double()
-    evidence = torch.full_like(at_truth, -torch.inf)
-    steps = list(_steps(task, context))
-    done = 0
-    for draws in _draws(task.spec.parameters, contrastive, generator):
-        parts = [_log_sum(task, draws, block) for block in steps]
-        evidence = torch.logaddexp(evidence, torch.cat(parts))
-        done += len(next(iter(draws.values())))
+    each = task.log_prob(theta, context.designs, context.outcomes)
+    draws = contrastive_draws(task.spec.parameters, contrastive, generator)
+    blocks = _blocks(task, context, each, next(draws), contrastive)
+    done = min(_PILOT, contrastive)
+    for chunk in draws:
+        for block in blocks:
+            block.add(chunk)
+        done += _size(chunk)
         if progress is not None:
             progress(done, contrastive)
+    at_truth = each.double().sum(1)
+    evidence = torch.cat([block.finish() for block in blocks])
     with_truth = torch.logaddexp(evidence, at_truth)
     lower = at_truth - with_truth + math.log(contrastive + 1)
     return lower, at_truth - evidence + math.log(contrastive)
 
 
-@dataclass(frozen=True)
-class Step:
-    """One observation of a block of episodes, in the user's units, [1, episode] each."""
+def contrastive_draws(
+    parameters: Parameters, count: int, generator: torch.Generator
+) -> Iterator[Named]:
+    """Prior draws in the user's units, [chunk, 1] each; the first chunk is the larger pilot."""
+    sizes = [min(_PILOT, count)]
+    rest = count - sizes[0]
+    sizes += [_CHUNK] * (rest // _CHUNK) + [rest % _CHUNK] * (rest % _CHUNK > 0)
+    for size in sizes:
+        yield parameters.to_user(parameters.sample(size, generator)[:, None])
 
-    design: Named
-    outcome: Tensor
 
-
-def _steps(task: Task, context: Context) -> Iterator[list[Step]]:
-    """The observations of each block of episodes, step by step."""
+def _blocks(
+    task: Task, context: Context, at_truth: Tensor, pilot: Named, contrastive: int
+) -> list[_Block]:
+    """The episodes in blocks; at_truth [batch, step] is the log likelihood of the true theta."""
     columns = task.spec.design.name_columns(context.designs)
     outcomes = task.spec.outcome.to_user(context.outcomes)
+    blocks = []
     for start in range(0, len(outcomes), _EPISODES):
         rows = slice(start, start + _EPISODES)
-        yield [
-            Step({n: c[None, rows, t] for n, c in columns.items()}, outcomes[None, rows, t])
-            for t in range(context.length)
-        ]
+        design = {name: column[rows] for name, column in columns.items()}
+        blocks.append(_Block(task, design, outcomes[rows], at_truth[rows], pilot, contrastive))
+    return blocks
 
 
-def _draws(parameters: Parameters, count: int, generator: torch.Generator) -> Iterator[Named]:
-    """Prior draws in the user's units, [chunk, 1] each."""
-    chunk = _AT_ONCE // _EPISODES
-    for start in range(0, count, chunk):
-        z = parameters.sample(min(chunk, count - start), generator)
-        yield parameters.to_user(z[:, None])
+@dataclass
+class _Pairs:
+    """Draws, each paired with an episode for which it may still count."""
+
+    theta: Named  # [pair, 1] each, [pair, 1, n] for a vector
+    episode: Tensor  # [pair]
+    potential: Tensor  # [pair], the most that their log likelihood can still be
+
+    def __getitem__(self, chosen: Tensor) -> _Pairs:
+        theta = {name: value[chosen] for name, value in self.theta.items()}
+        return _Pairs(theta, self.episode[chosen], self.potential[chosen])
 
 
-def _log_sum(task: Task, draws: Named, steps: list[Step]) -> Tensor:
-    """Log of the likelihoods' sum over the draws, [episode].
+class _Block:
+    """Some episodes, and the running sum of their likelihoods over the draws.
 
-    Float32 within the chunk keeps what counts: a draw whose sum of log likelihoods is so large
-    that its rounding shows is far below the best one. Across chunks the sum is in float64.
+    Most draws are hopeless after one or two observations. Where the task tells how large a log
+    likelihood can be at most (`log_peak`), each draw carries an upper bound, `potential`, that
+    becomes exact observation by observation, the most telling ones first; a draw leaves once it
+    cannot add to the sum any more. What is left out changes no bound by more than 1e-5 nats.
+
+    Float32 within a chunk keeps what counts: a draw whose log likelihood is so large that its
+    rounding shows is far below the best one. Across chunks the sum is in float64.
     """
-    assert task.log_likelihood is not None
-    total = torch.zeros(())
-    for step in steps:
-        total = total + task.log_likelihood(draws, step.design, step.outcome)
-    return total.logsumexp(0).double()
+
+    def __init__(
+        self,
+        task: Task,
+        design: Named,
+        outcome: Tensor,
+        at_truth: Tensor,
+        pilot: Named,
+        contrastive: int,
+    ):
+        self._task, self._design, self._outcome = task, design, outcome  # [episode, step]
+        self._steps = outcome.shape[1]
+        self._margin = math.log(contrastive) + 12.0
+        each = torch.stack([self._log_likelihood(pilot, t) for t in range(self._steps)], -1)
+        total = each.sum(-1)
+        self._evidence = total.logsumexp(0).double()
+        self._kept: list[_Pairs] = []
+        self._kept_count = 0
+        self._dense = self._steps  # how many observations every draw is compared on
+        if task.log_peak is not None:
+            told = at_truth - (each.logsumexp(0) - math.log(len(each)))
+            order = told.argsort(1, descending=True)
+            self._design = {name: column.gather(1, order) for name, column in design.items()}
+            self._outcome = outcome.gather(1, order)
+            self._dense = self._choose_dense(pilot, each.gather(2, order.expand_as(each)), at_truth)
+
+    @property
+    def _prunes(self) -> bool:
+        return self._dense < self._steps
+
+    def _choose_dense(self, pilot: Named, each: Tensor, at_truth: Tensor) -> int:
+        """After how many observations few enough draws are left to follow them one by one."""
+        potential = self._potential(pilot)
+        floor = torch.maximum(self._evidence, at_truth.sum(1).double()) - self._margin
+        for step in range(self._steps // 2):
+            potential = potential + each[..., step] - self._log_peak(pilot, step)
+            if float((potential > floor).float().mean()) < _FEW:
+                return step + 1
+        return self._steps  # too late to save anything
+
+    def add(self, draws: Named) -> None:
+        """Take draws [chunk, 1] in."""
+        if not self._prunes:
+            total = torch.zeros(())
+            for step in range(self._steps):
+                total = total + self._log_likelihood(draws, step)
+            self._count(total.logsumexp(0))
+            return
+        potential = self._potential(draws)
+        for step in range(self._dense):
+            potential = potential + self._log_likelihood(draws, step)
+            potential = potential - self._log_peak(draws, step)
+        draw, episode = (potential > self._floor).nonzero(as_tuple=True)
+        theta = {name: value[draw] for name, value in draws.items()}
+        self._kept.append(_Pairs(theta, episode, potential[draw, episode]))
+        self._kept_count += len(draw)
+        if self._kept_count > _AT_ONCE:
+            self._follow()
+
+    def finish(self) -> Tensor:
+        """The log of the sum, [episode]."""
+        if self._kept:
+            self._follow()
+        return self._evidence
+
+    @property
+    def _floor(self) -> Tensor:
+        """What a draw must be able to reach to count, [episode]."""
+        return (self._evidence - self._margin).float()
+
+    def _follow(self) -> None:
+        """Compare the draws that were kept on the other observations, and add them up."""
+        names = self._kept[0].theta
+        pairs = _Pairs(
+            {name: torch.cat([pairs.theta[name] for pairs in self._kept]) for name in names},
+            torch.cat([pairs.episode for pairs in self._kept]),
+            torch.cat([pairs.potential for pairs in self._kept]),
+        )
+        self._kept, self._kept_count = [], 0
+        floor = self._floor
+        for step in range(self._dense, self._steps):
+            alive = pairs.potential > floor[pairs.episode]
+            if int(alive.sum()) < 0.7 * len(alive):
+                pairs = pairs[alive]
+            exact = self._log_likelihood(pairs.theta, step, pairs.episode)
+            peak = self._log_peak(pairs.theta, step, pairs.episode)
+            pairs.potential = pairs.potential + (exact - peak)[:, 0]
+        self._count(_log_sums(pairs.potential, pairs.episode, len(self._outcome)))
+
+    def _count(self, log_sum: Tensor) -> None:
+        self._evidence = torch.logaddexp(self._evidence, log_sum.double())
+
+    def _potential(self, draws: Named) -> Tensor:
+        """The most that the log likelihood of all observations can be, [chunk, episode]."""
+        total = torch.zeros(_size(draws), len(self._outcome))
+        for step in range(self._steps):
+            total = total + self._log_peak(draws, step)
+        return total
+
+    def _log_likelihood(self, theta: Named, step: int, episode: Tensor | None = None) -> Tensor:
+        """Of one observation: of every episode, [draw, episode], or of one a draw, [draw, 1]."""
+        assert self._task.log_likelihood is not None
+        return self._task.log_likelihood(theta, *self._observation(step, episode))
+
+    def _log_peak(self, theta: Named, step: int, episode: Tensor | None = None) -> Tensor:
+        """What `_log_likelihood` cannot exceed."""
+        assert self._task.log_peak is not None
+        return self._task.log_peak(theta, *self._observation(step, episode))
+
+    def _observation(self, step: int, episode: Tensor | None) -> tuple[Named, Tensor]:
+        columns = {name: column[:, step] for name, column in self._design.items()}
+        outcome = self._outcome[:, step]
+        if episode is None:
+            return {name: column[None] for name, column in columns.items()}, outcome[None]
+        picked = {name: column[episode][:, None] for name, column in columns.items()}
+        return picked, outcome[episode][:, None]
+
+
+def _log_sums(values: Tensor, group: Tensor, groups: int) -> Tensor:
+    """Log of the sum of exponentials of each group, [group]; -inf for an empty one."""
+    top = torch.full((groups,), -torch.inf).scatter_reduce(0, group, values, "amax")
+    shares = (values - top[group]).exp().double()
+    return top + torch.zeros(groups, dtype=torch.float64).index_add(0, group, shares).log()
+
+
+def _size(draws: Named) -> int:
+    return len(next(iter(draws.values())))
 
 
 def _check(task: Task, context: Context, contrastive: int) -> None:

@@ -12,6 +12,7 @@ from aline.spaces import Box, Real
 from aline.tasks.task import Named, Task
 
 NOISE = 0.5
+_PEAK = -math.log(NOISE * math.sqrt(2 * math.pi))
 
 
 def _mean(theta: Named, design: Named) -> Tensor:
@@ -25,7 +26,7 @@ def _simulate(theta: Named, design: Named, generator: torch.Generator) -> Tensor
 
 def _log_likelihood(theta: Named, design: Named, outcome: Tensor) -> Tensor:
     z = (outcome - _mean(theta, design)) / NOISE
-    return -0.5 * z * z - math.log(NOISE * math.sqrt(2 * math.pi))
+    return -0.5 * z * z + _PEAK
 
 
 def linear(horizon: int = 10) -> Task:
@@ -37,6 +38,7 @@ def linear(horizon: int = 10) -> Task:
         outcome=Real(loc=0.0, scale=1.5),
         simulate=_simulate,
         log_likelihood=_log_likelihood,
+        log_peak=lambda theta, design, outcome: torch.tensor(_PEAK).expand(outcome.shape),
         horizon=horizon,
         start=0,
         config={"horizon": horizon},

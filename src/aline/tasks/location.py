@@ -12,6 +12,7 @@ from aline.spaces import Box, Real
 from aline.tasks.task import Named, Task
 
 BACKGROUND, SOFTENING, NOISE = 0.1, 1e-4, 0.5
+_PEAK = -math.log(NOISE * math.sqrt(2 * math.pi))
 _AXES = "xyzuvw"
 
 
@@ -37,7 +38,7 @@ def location(sources: int = 1, dimensions: int = 2, horizon: int = 30) -> Task:
 
     def log_likelihood(theta: Named, design: Named, outcome: Tensor) -> Tensor:
         z = (outcome - log_intensity(theta, design)) / NOISE
-        return -0.5 * z * z - math.log(NOISE * math.sqrt(2 * math.pi))
+        return -0.5 * z * z + _PEAK
 
     def explore(theta: Named, count: int, generator: torch.Generator) -> Named:
         """Around a random source, at distances spread over the scales that matter."""
@@ -58,6 +59,7 @@ def location(sources: int = 1, dimensions: int = 2, horizon: int = 30) -> Task:
         outcome=Real(loc=2.0, scale=2.0),
         simulate=simulate,
         log_likelihood=log_likelihood,
+        log_peak=lambda theta, design, outcome: torch.tensor(_PEAK).expand(outcome.shape),
         explore=explore,
         horizon=horizon,
         targets={tuple(name for source in names for name in source): 1.0},

@@ -110,6 +110,8 @@ class Task:
     the outcomes come back as [batch, count], all in the user's units. Optional are
 
     - `log_likelihood(theta, design, outcome)`, of the same shapes;
+    - `log_peak(theta, design, outcome)`, a quick upper bound on it, such as the density at the mode
+      of the noise: the bounds on an information gain then skip hopeless draws;
     - `explore(theta, count, generator)`, informative designs for a known truth: the warm-up of a
       training measures there too, and starts the policy by imitating it;
     - `resolution`, the finest step in a design, as a share of its range, that makes a difference;
@@ -142,6 +144,7 @@ class Task:
         horizon: int,
         name: str = "task",
         log_likelihood: Likelihood | None = None,
+        log_peak: Likelihood | None = None,
         explore: Explorer | None = None,
         targets: Mapping[tuple[str, ...], float] | None = None,
         start: int = 0,
@@ -168,6 +171,7 @@ class Task:
         )
         self.simulate = simulate
         self.log_likelihood = log_likelihood
+        self.log_peak = log_peak
         self.explore = explore
 
     def __getattr__(self, name: str) -> Any:
