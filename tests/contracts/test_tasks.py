@@ -8,7 +8,7 @@ from scipy import stats
 from small import seeded
 from torch import Tensor
 
-from aline.spaces import Binary
+from aline.spaces import Binary, Real
 from aline.tasks import BUILT_IN, PREDICTIONS, Spec, Task, get
 
 TASKS = {name: get(name) for name in BUILT_IN}
@@ -105,8 +105,27 @@ def test_likelihood_is_the_simulators(task: Task) -> None:
     """Each outcome's place in the distribution that the likelihood claims is uniform."""
     if isinstance(task.spec.outcome, Binary):
         check_frequencies(task)
+    elif task.spec.outcome.limits is not None:
+        check_limits(task)
     else:
         check_ranks(task)
+
+
+def check_limits(task: Task) -> None:
+    """How often an outcome is cut off at each limit; between them is for the task's own tests."""
+    generator, draws = seeded(5), 2000
+    world = task.draw(100, generator)
+    designs = task.spec.design.sample(100, 1, generator)
+    outcomes = world.answer(designs.expand(100, draws, -1), generator)
+    assert isinstance(task.spec.outcome, Real)
+    limits = task.spec.outcome.saturated()
+    assert limits is not None
+    for limit in limits:
+        claimed = task.log_prob(world.theta, designs, torch.full((100, 1), limit)).exp()[:, 0]
+        frequency = ((outcomes - limit).abs() < 1e-4).float().mean(1)
+        z = (frequency - claimed) / (claimed * (1 - claimed) / draws).sqrt().clamp_min(1e-4)
+        assert float(z.abs().max()) < 5
+        assert bool((claimed > 0.1).any())
 
 
 def check_frequencies(task: Task) -> None:
@@ -135,6 +154,25 @@ def check_ranks(task: Task) -> None:
     cdf = torch.cumulative_trapezoid(density, task.spec.outcome.to_user(grid).double())
     assert torch.allclose(cdf[:, -1], torch.ones(batch, dtype=torch.float64), atol=5e-3)
     assert stats.kstest(cdf[:, 1999].numpy(), "uniform").pvalue > 1e-3
+
+
+@pytest.mark.parametrize(
+    "task", [task for task in TASKS.values() if task.log_peak], ids=lambda task: task.spec.name
+)
+def test_the_likelihood_stays_below_its_peak(task: Task) -> None:
+    task, generator = task.fitted(), seeded(7)
+    assert task.log_peak is not None
+    world = task.draw(200, generator)
+    designs = task.spec.design.sample(200, 5, generator)
+    outcomes = world.answer(designs, generator)
+    for theta in (world.theta, world.theta.roll(1, 0)):
+        log_prob = task.log_prob(theta, designs, outcomes)
+        peak = task.log_peak(
+            task.spec.parameters.to_user(theta[:, None]),
+            task.spec.design.name_columns(designs),
+            task.spec.outcome.to_user(outcomes),
+        )
+        assert bool((log_prob <= peak + 1e-4).all())
 
 
 @WITH_LIKELIHOOD

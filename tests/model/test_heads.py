@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from small import random_context, seeded, small_network
 from torch import distributions as td
 
-from aline.model import Bernoulli, Mixture
+from aline.model import Bernoulli, Censored, Mixture
 
 MIXTURE = Mixture(
     torch.tensor([[0.2, 0.8], [0.5, 0.5]]).log(),
@@ -75,3 +75,21 @@ def test_posterior_draws_stay_inside_the_priors_support(seed: int) -> None:
 
 
 NETWORK = small_network("psychometric")
+
+
+def test_a_censored_mixture_is_a_density_between_its_limits_and_a_probability_at_them() -> None:
+    mixture = Mixture(
+        torch.tensor([[0.3, 0.7]]).log(), torch.tensor([[-1.0, 0.5]]), torch.tensor([[0.4, 1.0]])
+    )
+    censored = Censored(mixture.log_weight, mixture.mean, mixture.std, (-0.8, 1.2))
+    inside = torch.linspace(-0.799, 1.199, 5001, dtype=torch.float64)[:, None]
+    density = censored.log_prob(inside).exp()
+    ends = torch.tensor([[-0.8], [1.2]])
+    low, high = censored.log_prob(ends).exp()[:, 0].tolist()
+    assert low == pytest.approx(float(mixture.cdf(torch.tensor([-0.8]))), rel=1e-4)
+    assert high == pytest.approx(1 - float(mixture.cdf(torch.tensor([1.2]))), rel=1e-4)
+    total = low + high + float(torch.trapezoid(density[:, 0], inside[:, 0]))
+    assert total == pytest.approx(1.0, abs=3e-3)
+    draws = censored.sample(4000, torch.Generator().manual_seed(0))
+    assert float((draws == -0.8).double().mean()) == pytest.approx(low, abs=0.03)
+    assert float((draws == 1.2).double().mean()) == pytest.approx(high, abs=0.03)

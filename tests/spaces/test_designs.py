@@ -111,3 +111,51 @@ def test_bad_designs(values: Any, message: str) -> None:
 def test_bad_spaces(make: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         make()
+
+
+COMPARED = Box(left=(0.0, 10.0), right=(2.0, 12.0), loud=(0.0, 1.0)).compared(
+    {"right": "left"}, knee=0.01
+)
+
+
+def test_a_compared_axis_is_seen_as_its_difference() -> None:
+    values = torch.tensor([[5.0, 5.0, 0.5], [5.0, 5.01, 0.5], [5.0, 6.0, 0.5], [0.0, 12.0, 0.5]])
+    x = COMPARED.to_network(values)
+    assert x[:, 0].tolist() == pytest.approx([0.0, 0.0, 0.0, -1.0])
+    scale = math.asinh(12 / 0.01)
+    expected = [0.0, math.asinh(1) / scale, math.asinh(100) / scale, 1.0]
+    assert x[:, 1].tolist() == pytest.approx(expected, abs=1e-5)
+    assert torch.allclose(COMPARED.to_user(x), values, atol=1e-4)
+
+
+def test_compared_designs_are_uniform_in_the_users_units() -> None:
+    values = COMPARED.to_user(COMPARED.sample(1, 4000, torch.Generator().manual_seed(0)))[0]
+    assert values.mean(0).tolist() == pytest.approx([5.0, 7.0, 0.5], abs=0.2)
+    assert bool((values >= COMPARED.low).all() and (values <= COMPARED.high).all())
+
+
+def test_a_difference_that_leads_out_of_bounds_settles_on_the_bound() -> None:
+    x = torch.tensor([1.0, 0.9, 0.0])
+    assert COMPARED.to_user(x).tolist() == pytest.approx([10.0, 12.0, 0.5])
+    settled = COMPARED.settled(x)
+    assert torch.equal(COMPARED.to_user(settled), COMPARED.to_user(x))
+    assert float(settled[1]) < 0.9
+    plain = Box(a=(0.0, 1.0))
+    assert plain.settled(x) is x
+
+
+def test_compared_json_round_trip() -> None:
+    again = design_from_json(json.loads(json.dumps(COMPARED.to_json())))
+    assert again.to_json() == COMPARED.to_json()
+    x = torch.tensor([0.3, -0.2, 0.1])
+    assert torch.equal(again.to_user(x), COMPARED.to_user(x))
+
+
+def test_impossible_comparisons() -> None:
+    box = Box(a=(0.0, 1.0), b=(0.0, 1.0), c=(0.0, 1.0))
+    with pytest.raises(InputError, match="axes a, b, c, got 'd'"):
+        box.compared({"a": "d"}, knee=0.1)
+    with pytest.raises(InputError, match="not relative itself"):
+        box.compared({"a": "b", "b": "c"}, knee=0.1)
+    with pytest.raises(InputError, match="knee must be a positive"):
+        box.compared({"a": "b"}, knee=0.0)

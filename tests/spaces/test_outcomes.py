@@ -13,7 +13,31 @@ def test_real_round_trip_and_volume() -> None:
     outcome = Real(loc=3.0, scale=2.0)
     y = torch.tensor([-4.0, 0.0, 9.5])
     assert torch.allclose(outcome.to_user(outcome.to_network(y)), y)
-    assert outcome.log_volume == pytest.approx(math.log(2.0))
+    assert outcome.log_volume(y).tolist() == pytest.approx([math.log(2.0)] * 3)
+
+
+def test_a_knee_round_trips_over_many_orders_and_counts_its_jacobian() -> None:
+    outcome = Real(loc=1.0, scale=3.0, knee=1e-3)
+    y = torch.tensor([-15.0, -0.02, -1e-5, 0.0, 1e-4, 3.0])
+    x = outcome.to_network(y).requires_grad_()
+    back = outcome.to_user(x)
+    assert torch.allclose(back, y, rtol=1e-5, atol=1e-9)
+    (slope,) = torch.autograd.grad(back.sum(), x)
+    assert torch.allclose(outcome.log_volume(x), slope.log(), atol=1e-4)
+    assert float(outcome.log_volume(torch.tensor(400.0))) == pytest.approx(
+        math.log(3e-3 / 2) + 1201.0, rel=1e-5
+    )
+
+
+def test_limits_on_the_networks_scale() -> None:
+    assert Real(1.0, 2.0, limits=(-3.0, 5.0)).saturated() == pytest.approx((-2.0, 2.0))
+    assert Real(1.0, 2.0).saturated() is None
+
+
+@pytest.mark.parametrize("options", [{"knee": 0.0}, {"limits": (1.0, 1.0)}])
+def test_impossible_outcomes(options: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=next(iter(options))):
+        Real(**options)
 
 
 def test_real_is_fitted_to_simulations_where_nothing_was_given() -> None:
@@ -32,10 +56,12 @@ def test_binary_round_trip() -> None:
     assert Binary().to_network(y).tolist() == [-1.0, 1.0]
     assert torch.equal(Binary().to_user(Binary().to_network(y)), y)
     assert Binary().to_network(y.bool()).tolist() == [-1.0, 1.0]
-    assert Binary().log_volume == 0.0
+    assert Binary().log_volume(y).tolist() == [0.0, 0.0]
 
 
-@pytest.mark.parametrize("outcome", [Real(1.0, 2.0), Real(), Binary()])
+@pytest.mark.parametrize(
+    "outcome", [Real(1.0, 2.0), Real(), Binary(), Real(knee=0.1, limits=(-1.0, 2.0))]
+)
 def test_json_round_trip(outcome: Real | Binary) -> None:
     assert outcome_from_json(json.loads(json.dumps(outcome.to_json()))) == outcome
 

@@ -20,7 +20,7 @@ class Allowed:
     """The designs on offer: a finite set of points, or all between bounds."""
 
     space: Design
-    bounds: Tensor | None  # [2, design] on the network's scale; None is the whole space
+    bounds: Tensor | None  # [2, design] in the user's units; None is the whole space
     points: Tensor | None  # [point, design] on the network's scale, where they are finitely many
     values: tuple[dict[str, float], ...] = ()  # the points in the user's units, as given
     repeats: bool = True  # whether a point may be measured twice
@@ -39,7 +39,9 @@ class Allowed:
             return cls(space, bounds, None, repeats=repeats)
         points = torch.stack([read_design(space, value) for value in values])
         if bounds is not None:
-            inside = ((points >= bounds[0]) & (points <= bounds[1])).all(1)
+            given = torch.tensor([list(value.values()) for value in values])
+            slack = 1e-6 * (space.high - space.low)
+            inside = ((given >= bounds[0] - slack) & (given <= bounds[1] + slack)).all(1)
             points = points[inside]
             values = [value for value, keep in zip(values, inside.tolist(), strict=True) if keep]
         return cls(space, bounds, points, tuple(values), repeats)
@@ -69,6 +71,8 @@ class Allowed:
         """A chosen design [design] in the user's units."""
         if self.points is not None:
             return dict(self.values[int((self.points - x).abs().amax(1).argmin())])
+        if self.space.relative:
+            return name_values(self.space.names, self.space.to_user(x).tolist())
         # In plain Python, as in `read_design`.
         rows = zip(x.tolist(), self.space.low.tolist(), self.space.high.tolist(), strict=True)
         spread = [min(max(low + (v + 1) / 2 * (high - low), low), high) for v, low, high in rows]
@@ -77,13 +81,14 @@ class Allowed:
     def _draw(self, count: int, generator: torch.Generator) -> Tensor:
         assert self.bounds is not None
         low, high = self.bounds.unbind()
-        return low + torch.rand(1, count, len(low), generator=generator) * (high - low)
+        share = torch.rand(1, count, len(low), generator=generator)
+        return self.space.to_network(low + share * (high - low))
 
 
 def _read_box(space: Design, box: Mapping[str, Any]) -> Tensor:
-    """Bounds [2, design] on the network's scale; axes that are not named keep the task's."""
+    """Bounds [2, design] in the user's units; axes that are not named keep the task's."""
     every = zip(space.names, space.low.tolist(), space.high.tolist(), strict=True)
-    return space.read({name: box.get(name, [low, high]) for name, low, high in every})
+    return torch.tensor([box.get(name, [low, high]) for name, low, high in every]).T
 
 
 def plain_restriction(

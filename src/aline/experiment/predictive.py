@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,8 +12,8 @@ from torch import Tensor
 
 from aline.errors import InputError
 from aline.experiment.marginals import as_double, check_probability, mixture_quantile, tails
-from aline.model import Belief, Bernoulli, Mixture
-from aline.spaces import Outcome
+from aline.model import Belief, Bernoulli, Censored, Mixture
+from aline.spaces import Outcome, Real
 
 
 class Predictive:
@@ -25,7 +26,9 @@ class Predictive:
             self._belief = Bernoulli(belief.logit.double())
         else:
             weight = belief.log_weight.double().log_softmax(-1)
-            self._belief = Mixture(weight, belief.mean.double(), belief.std.double())
+            self._belief = replace(
+                belief, log_weight=weight, mean=belief.mean.double(), std=belief.std.double()
+            )
 
     def __len__(self) -> int:
         belief = self._belief
@@ -43,14 +46,25 @@ class Predictive:
         """The expected outcome; for a binary one, the probability of a yes."""
         if isinstance(self._belief, Bernoulli):
             return self.probability
-        return self._outcome.to_user(self._belief.moments()[0]).float()
+        return self._moments()[0].float()
 
     @property
     def std(self) -> Tensor:
         """The outcome's standard deviation, noise included."""
         if isinstance(self._belief, Bernoulli):
             return (self._belief.probability * (-self._belief.logit).sigmoid()).sqrt().float()
-        return (self._belief.moments()[1] * math.exp(self._outcome.log_volume)).float()
+        return self._moments()[1].float()
+
+    def _moments(self) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation of a real outcome in the user's units."""
+        assert isinstance(self._belief, Mixture)
+        assert isinstance(self._outcome, Real)
+        if self._outcome.knee is None and self._outcome.limits is None:
+            mean, std = self._belief.moments()
+            return self._outcome.to_user(mean), std * self._outcome.log_volume(std).exp()
+        # Bent or cut off: no closed form. The same draws every time.
+        draws = self._outcome.to_user(self._belief.sample(4096, torch.Generator()))
+        return draws.mean(0), draws.std(0)
 
     def quantile(self, p: float) -> Tensor:
         """The value below which each outcome lies with probability p; 0 or 1 for a binary one."""
@@ -65,8 +79,10 @@ class Predictive:
             self._belief.std.tolist(),
             strict=True,
         )
-        z = [mixture_quantile(*row, p) for row in rows]
-        return self._outcome.to_user(torch.tensor(z, dtype=torch.float64)).float()
+        z = torch.tensor([mixture_quantile(*row, p) for row in rows], dtype=torch.float64)
+        if isinstance(self._belief, Censored):
+            z = z.clamp(*self._belief.limits)
+        return self._outcome.to_user(z).float()
 
     def interval(self, level: float = 0.95) -> tuple[Tensor, Tensor]:
         """The lower and upper ends of the central interval of each outcome."""
@@ -88,7 +104,10 @@ class Predictive:
         if isinstance(self._belief, Bernoulli) and not bool(((value == 0) | (value == 1)).all()):
             raise InputError(f"a binary outcome must be 0 or 1, got {outcome!r}")
         z = self._outcome.to_network(value).double()
-        return self._belief.log_prob(z) - self._outcome.log_volume
+        log_prob, volume = self._belief.log_prob(z), self._outcome.log_volume(z)
+        if isinstance(self._belief, Censored):  # at a limit it is a probability, without units
+            volume = torch.where(self._belief.inside(z), volume, 0.0)
+        return log_prob - volume
 
     def __repr__(self) -> str:
         rows = zip(self.mean.tolist(), self.std.tolist(), strict=True)

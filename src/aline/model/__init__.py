@@ -1,6 +1,6 @@
 """What learns: embedder, attention, heads, assembly, checkpoint."""
 
-from aline.model.heads import Belief, Bernoulli, Mixture
+from aline.model.heads import Belief, Bernoulli, Censored, Mixture
 from aline.model.model import Model, fresh
 from aline.model.network import ModelConfig, Network, Proposal, View
 from aline.model.policy import LearnedPolicy
@@ -8,6 +8,7 @@ from aline.model.policy import LearnedPolicy
 __all__ = [
     "Belief",
     "Bernoulli",
+    "Censored",
     "LearnedPolicy",
     "Mixture",
     "Model",

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from aline.spaces import Design
+
 
 class Mlp(nn.Module):
     """Two linear layers with a ReLU between, as everywhere in the paper."""
@@ -28,14 +30,16 @@ class DesignEmbedder(nn.Module):
 
     octaves: Tensor
 
-    def __init__(self, design: int, octaves: int, hidden: int, width: int):
+    def __init__(self, space: Design, octaves: int, hidden: int, width: int):
         super().__init__()
+        self.space = space
         scales = math.pi / 2 * 2.0 ** torch.arange(octaves)
         self.register_buffer("octaves", scales, persistent=False)
-        self.mlp = Mlp(design * (1 + 2 * octaves), hidden, width)
+        self.mlp = Mlp(len(space) * (1 + 2 * octaves), hidden, width)
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., design] -> [..., embed]."""
+        x = self.space.settled(x)
         angles = (x[..., None] * self.octaves).flatten(-2)
         out: Tensor = self.mlp(torch.cat([x, angles.sin(), angles.cos()], -1))
         return out

@@ -53,6 +53,35 @@ class Mixture:
 
 
 @dataclass(frozen=True)
+class Censored(Mixture):
+    """A mixture whose values beyond two limits are all reported as the limit."""
+
+    limits: tuple[float, float] = (-math.inf, math.inf)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """Log density of value [...] between the limits, log probability at a limit."""
+        low, high = self.limits
+        below = self._log_tail((low - self.mean) / self.std)
+        above = self._log_tail((self.mean - high) / self.std)
+        at_limit = torch.where(value < 0.5 * (low + high), below, above)
+        return torch.where(self.inside(value), super().log_prob(value), at_limit)
+
+    def inside(self, value: Tensor) -> Tensor:
+        """Whether value [...] lies between the limits, but for rounding."""
+        low, high = self.limits
+        slack = 1e-5 * (high - low)
+        return (value > low + slack) & (value < high - slack)
+
+    def _log_tail(self, z: Tensor) -> Tensor:
+        tail: Tensor = (self.log_weight + torch.special.log_ndtr(z)).logsumexp(-1)
+        return tail
+
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        """Draws [count, ...], independent across targets."""
+        return super().sample(count, generator).clamp(*self.limits)
+
+
+@dataclass(frozen=True)
 class Bernoulli:
     """The probability of a yes for each target, as a logit."""
 
@@ -71,8 +100,15 @@ class Bernoulli:
 class MixtureHead(nn.Module):
     """A token to a mixture. At the start of training it is near N(0, 1), the prior."""
 
-    def __init__(self, width: int, hidden: int, components: int):
+    def __init__(
+        self,
+        width: int,
+        hidden: int,
+        components: int,
+        limits: tuple[float, float] | None = None,
+    ):
         super().__init__()
+        self.limits = limits
         self.mlp = Mlp(width, hidden, 3 * components)
         bias = torch.zeros(3, components)
         bias[1] = torch.linspace(-1, 1, components)
@@ -83,7 +119,10 @@ class MixtureHead(nn.Module):
 
     def forward(self, tokens: Tensor) -> Mixture:
         """[..., embed] -> mixtures [...]."""
-        return mixture_of(self.mlp(tokens))
+        mixture = mixture_of(self.mlp(tokens))
+        if self.limits is None:
+            return mixture
+        return Censored(mixture.log_weight, mixture.mean, mixture.std, self.limits)
 
 
 def mixture_of(raw: Tensor) -> Mixture:

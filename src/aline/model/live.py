@@ -23,6 +23,7 @@ from aline.model.attention import Layer
 from aline.model.embedder import Mlp
 from aline.model.heads import Mixture, mixture_of
 from aline.model.network import Network, View
+from aline.spaces import Design
 
 
 def begin(network: Network) -> View:
@@ -197,6 +198,7 @@ class FoldedMlp(NamedTuple):
 class Folded(NamedTuple):
     """A network's weights, folded."""
 
+    space: Design
     heads: int
     octaves: Tensor
     observation: FoldedMlp  # of a design's spectrum and an outcome
@@ -216,6 +218,7 @@ class Folded(NamedTuple):
         folds = [_fold(layer.norm_key, layer.key_value) for layer in (*layers, *policy.layers)]
         design = FoldedMlp.of(network.design_embedder.mlp)
         return cls(
+            space=network.spec.design,
             heads=network.config.heads,
             octaves=network.design_embedder.octaves,
             observation=FoldedMlp.sum(design, FoldedMlp.of(network.outcome_embedder)),
@@ -230,6 +233,7 @@ class Folded(NamedTuple):
 
     def spectrum(self, designs: Tensor) -> Tensor:
         """What the embedders make of designs [row, design] before their MLP."""
+        designs = self.space.settled(designs)
         angles = (designs[..., None] * self.octaves).flatten(1)
         return torch.cat([designs, angles.sin(), angles.cos()], 1)
 

@@ -19,7 +19,7 @@ from aline.errors import InputError, InternalError
 from aline.model.attention import Keys, Layers, bias_of
 from aline.model.embedder import DesignEmbedder, Mlp
 from aline.model.heads import Belief, BernoulliHead, Mixture, MixtureHead
-from aline.spaces import Binary
+from aline.spaces import Binary, Design
 from aline.tasks import Spec
 
 
@@ -75,8 +75,8 @@ class Network(nn.Module):
     def __init__(self, spec: Spec, config: ModelConfig):
         super().__init__()
         self.spec, self.config = spec, config
-        design, width, hidden = len(spec.design), config.width, config.feedforward
-        self.design_embedder = DesignEmbedder(design, config.octaves, hidden, width)
+        width, hidden = config.width, config.feedforward
+        self.design_embedder = DesignEmbedder(spec.design, config.octaves, hidden, width)
         self.outcome_embedder = Mlp(1, hidden, width)
         self.parameter_embedding = nn.Parameter(torch.randn(len(spec.parameters), width))
         self.prediction_marker = nn.Parameter(torch.randn(width))
@@ -88,9 +88,9 @@ class Network(nn.Module):
         self.predictive_head: MixtureHead | BernoulliHead = (
             BernoulliHead(width, hidden)
             if isinstance(spec.outcome, Binary)
-            else MixtureHead(width, hidden, config.components)
+            else MixtureHead(width, hidden, config.components, spec.outcome.saturated())
         )
-        self.policy = PolicyHalf(design, config)
+        self.policy = PolicyHalf(spec.design, config)
 
     def read(
         self, context: Context, visible: Tensor | None = None, extra: Context | None = None
@@ -169,9 +169,9 @@ class Network(nn.Module):
 class PolicyHalf(nn.Module):
     """psi: candidates (or one proposal token) read the context and the goal."""
 
-    def __init__(self, design: int, config: ModelConfig):
+    def __init__(self, space: Design, config: ModelConfig):
         super().__init__()
-        width, hidden = config.width, config.feedforward
+        design, width, hidden = len(space), config.width, config.feedforward
         self.layers = Layers(config.policy_layers, width, config.heads, hidden)
         self.norm = nn.LayerNorm(width)
         self.is_box = config.policy == "box"
@@ -182,7 +182,7 @@ class PolicyHalf(nn.Module):
                 self.head.second.weight.mul_(0.1)
                 self.head.second.bias[design:] = -1.0
         else:
-            self.embedder = DesignEmbedder(design, config.octaves, hidden, width)
+            self.embedder = DesignEmbedder(space, config.octaves, hidden, width)
             self.head = Mlp(width, hidden, 1)
 
 

@@ -1,6 +1,7 @@
 """Where measurements can be taken: a box, a pool of points, or a grid.
 
-The network sees each design axis linearly mapped to [-1, 1].
+The network sees each design axis linearly mapped to [-1, 1], but for axes that were declared
+relative to another one: these it sees as a difference, on a signed logarithmic scale.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ class Design:
         low: Sequence[float],
         high: Sequence[float],
         points: Tensor | None = None,
+        relative: Mapping[str, str] | None = None,
+        knee: float | None = None,
     ):
         if not names:
             raise InputError("a design needs at least one axis: Box(time=(0.0, 10.0))")
@@ -39,18 +42,75 @@ class Design:
         self.low = torch.tensor(low, dtype=torch.float32)
         self.high = torch.tensor(high, dtype=torch.float32)
         self.points = points
+        self.relative = dict(relative or {})
+        self.knee = knee
+        self._pairs = [(self._axis(name), self._axis(to)) for name, to in self.relative.items()]
+        self._check_pairs()
+
+    def _axis(self, name: str) -> int:
+        if name not in self.names:
+            raise InputError(f"a design has the axes {', '.join(self.names)}, got {name!r}")
+        return self.names.index(name)
+
+    def _check_pairs(self) -> None:
+        for name, to in self.relative.items():
+            if to in self.relative:
+                raise InputError(
+                    f"{name} must be relative to an axis that is not relative itself, got {to}"
+                )
+        if self.relative and not (self.knee is not None and 0 < self.knee < math.inf):
+            raise InputError(
+                f"knee must be a positive difference in the axes' units, got {self.knee!r}"
+            )
+
+    def compared(self, relative: Mapping[str, str], *, knee: float) -> Design:
+        """These designs, with some axes seen as their difference from another axis.
+
+        For trials that compare two things: what matters is often how far apart they are, on
+        every scale from `knee` (in the axes' units) up. Only what the network sees changes.
+
+        >>> Box(left=(0.0, 9.0), right=(0.0, 9.0)).compared({"right": "left"}, knee=0.1).names
+        ('left', 'right')
+        """
+        low, high = self.low.tolist(), self.high.tolist()
+        return Design(self.names, low, high, self.points, relative, knee)
 
     def __len__(self) -> int:
         return len(self.names)
 
     def to_network(self, values: Tensor) -> Tensor:
         """The user's units [..., design] to [-1, 1]."""
-        return 2 * (values - self.low) / (self.high - self.low) - 1
+        x = 2 * (values - self.low) / (self.high - self.low) - 1
+        if not self._pairs:
+            return x
+        columns, plain = list(x.unbind(-1)), values.unbind(-1)
+        for axis, to in self._pairs:
+            columns[axis] = torch.asinh((plain[axis] - plain[to]) / self.knee) / self._reach(axis)
+        return torch.stack(columns, -1)
 
     def to_user(self, x: Tensor) -> Tensor:
         """Network scale [..., design] to the user's units, never outside the bounds."""
         span = self.low + (x + 1) / 2 * (self.high - self.low)
+        if self._pairs:
+            columns = list(span.unbind(-1))
+            for axis, to in self._pairs:
+                assert self.knee is not None
+                apart = self.knee * torch.sinh(x[..., axis] * self._reach(axis))
+                base = torch.minimum(torch.maximum(columns[to], self.low[to]), self.high[to])
+                columns[axis] = base + apart
+            span = torch.stack(columns, -1)
         return torch.minimum(torch.maximum(span, self.low), self.high)
+
+    def _reach(self, axis: int) -> float:
+        """The largest difference of a relative axis, on its logarithmic scale."""
+        to = dict(self._pairs)[axis]
+        assert self.knee is not None
+        largest = max(self.high[axis] - self.low[to], self.high[to] - self.low[axis])
+        return math.asinh(float(largest) / self.knee)
+
+    def settled(self, x: Tensor) -> Tensor:
+        """Network scale [..., design] as it is measured: a difference may lead out of bounds."""
+        return self.to_network(self.to_user(x)) if self._pairs else x
 
     def name_columns(self, x: Tensor) -> dict[str, Tensor]:
         """Network scale [..., design] as the simulator sees it: name -> [...] in its units."""
@@ -62,7 +122,10 @@ class Design:
         From a pool they come without repeats as far as the pool reaches.
         """
         if self.points is None:
-            return torch.rand(batch, count, len(self), generator=generator) * 2 - 1
+            x = torch.rand(batch, count, len(self), generator=generator) * 2 - 1
+            if self._pairs:
+                x = self.to_network(self.low + (x + 1) / 2 * (self.high - self.low))
+            return x
         points = self.to_network(self.points)
         if count > len(points):
             rows = torch.randint(len(points), (batch, count), generator=generator)
@@ -113,7 +176,13 @@ class Design:
             name: [lo, hi]
             for name, lo, hi in zip(self.names, self.low.tolist(), self.high.tolist(), strict=True)
         }
-        return {"bounds": bounds, "points": None if self.points is None else self.points.tolist()}
+        plain: dict[str, Any] = {
+            "bounds": bounds,
+            "points": None if self.points is None else self.points.tolist(),
+        }
+        if self.relative:
+            plain |= {"relative": self.relative, "knee": self.knee}
+        return plain
 
 
 class Box(Design):
@@ -168,4 +237,11 @@ def design_from_json(data: Mapping[str, Any]) -> Design:
     """Read what `Design.to_json` wrote."""
     bounds, points = data["bounds"], data["points"]
     low, high = ([pair[i] for pair in bounds.values()] for i in (0, 1))
-    return Design(tuple(bounds), low, high, None if points is None else torch.tensor(points))
+    return Design(
+        tuple(bounds),
+        low,
+        high,
+        None if points is None else torch.tensor(points),
+        data.get("relative"),
+        data.get("knee"),
+    )

@@ -15,14 +15,31 @@ from aline.errors import InputError
 
 @dataclass(frozen=True)
 class Real:
-    """A real outcome. Without `loc` and `scale`, training measures them on prior simulations."""
+    """A real outcome. Without `loc` and `scale`, training measures them on prior simulations.
+
+    With a `knee` the network sees outcomes linearly up to the knee and logarithmically beyond, on
+    both sides of zero, for outcomes that spread over many orders of magnitude; `loc` and `scale`
+    are then those of asinh(outcome / knee). `limits` are where an instrument saturates: what would
+    lie beyond is reported as the limit.
+
+    >>> Real(limits=(0.0, 5.0)).limits
+    (0.0, 5.0)
+    """
 
     loc: float | None = None
     scale: float | None = None
+    knee: float | None = None
+    limits: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        if self.knee is not None and not 0 < self.knee < math.inf:
+            raise InputError(f"knee must be a positive outcome, got {self.knee!r}")
+        if self.limits is not None and not self.limits[0] < self.limits[1]:
+            raise InputError(f"limits must be (low, high) with low < high, got {self.limits!r}")
 
     def fitted(self, samples: Tensor) -> Real:
         """This outcome with location and scale taken from simulated outcomes where not given."""
-        values = samples.double()
+        values = self._bend(samples.double())
         loc = float(values.mean()) if self.loc is None else self.loc
         scale = float(values.std()) if self.scale is None else self.scale
         return replace(self, loc=loc, scale=max(scale, 1e-12))
@@ -33,17 +50,33 @@ class Real:
         return self.loc is not None and self.scale is not None
 
     def to_network(self, y: Tensor) -> Tensor:
-        """Standardise."""
-        return (y - self._number(self.loc)) / self._number(self.scale)
+        """Bend, if there is a knee, and standardise."""
+        return (self._bend(y) - self._number(self.loc)) / self._number(self.scale)
 
-    def to_user(self, y: Tensor) -> Tensor:
-        """Undo the standardisation."""
-        return self._number(self.loc) + self._number(self.scale) * y
+    def to_user(self, x: Tensor) -> Tensor:
+        """Undo what `to_network` does."""
+        bent = self._number(self.loc) + self._number(self.scale) * x
+        return bent if self.knee is None else self.knee * torch.sinh(bent)
 
-    @property
-    def log_volume(self) -> float:
+    def _bend(self, y: Tensor) -> Tensor:
+        return y if self.knee is None else torch.asinh(y / self.knee)
+
+    def log_volume(self, x: Tensor) -> Tensor:
         """Log |d user / d network|, to subtract from a log density on the network's scale."""
-        return math.log(self._number(self.scale))
+        scale = self._number(self.scale)
+        volume = torch.full_like(x, math.log(scale))
+        if self.knee is not None:
+            bent = (self._number(self.loc) + scale * x).abs()
+            # log cosh, which does not overflow.
+            volume = volume + math.log(self.knee / 2) + bent + torch.log1p(torch.exp(-2 * bent))
+        return volume
+
+    def saturated(self) -> tuple[float, float] | None:
+        """The limits on the network's scale."""
+        if self.limits is None:
+            return None
+        low, high = self.to_network(torch.tensor(self.limits, dtype=torch.float64)).tolist()
+        return low, high
 
     def read(self, value: Any) -> float:
         """A user's outcome in the user's units, checked."""
@@ -65,7 +98,12 @@ class Real:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for a card."""
-        return {"kind": "real", "loc": self.loc, "scale": self.scale}
+        plain: dict[str, Any] = {"kind": "real", "loc": self.loc, "scale": self.scale}
+        if self.knee is not None:
+            plain["knee"] = self.knee
+        if self.limits is not None:
+            plain["limits"] = list(self.limits)
+        return plain
 
 
 @dataclass(frozen=True)
@@ -89,10 +127,9 @@ class Binary:
         """-1 and +1 to 0 and 1."""
         return (y > 0).float()
 
-    @property
-    def log_volume(self) -> float:
+    def log_volume(self, x: Tensor) -> Tensor:
         """Probabilities have no units."""
-        return 0.0
+        return torch.zeros_like(x)
 
     def read(self, value: Any) -> float:
         """A user's outcome as 0.0 or 1.0, checked."""
@@ -121,4 +158,9 @@ def _as_float(value: Any) -> float:
 
 def outcome_from_json(data: Mapping[str, Any]) -> Outcome:
     """Read what `to_json` wrote."""
-    return Binary() if data["kind"] == "binary" else Real(data["loc"], data["scale"])
+    if data["kind"] == "binary":
+        return Binary()
+    limits = data.get("limits")
+    return Real(
+        data["loc"], data["scale"], data.get("knee"), None if limits is None else tuple(limits)
+    )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aline.errors import NotFoundError
+from aline.tasks.ces import ces
 from aline.tasks.linear import linear
 from aline.tasks.location import location
 from aline.tasks.psychometric import psychometric
@@ -14,6 +15,7 @@ from aline.tasks.task import PREDICTIONS, Spec, Task, World, is_differentiable
 BUILT_IN: dict[str, Callable[..., Task]] = {
     "psychometric": psychometric,
     "location": location,
+    "ces": ces,
     "linear": linear,
 }
 

@@ -202,7 +202,8 @@ class Task:
     def described_by(self, spec: Spec) -> Task:
         """This task's simulator on the scales of a trained model's spec, which must be its own."""
         mine, theirs = self.spec.to_json(), spec.to_json()
-        mine["outcome"], theirs["outcome"] = mine["outcome"]["kind"], theirs["outcome"]["kind"]
+        for plain in (mine, theirs):  # location and scale are the model's to say
+            plain["outcome"] = {**plain["outcome"], "loc": None, "scale": None}
         for part in ("parameters", "design", "outcome"):
             if mine[part] != theirs[part]:
                 raise InputError(
