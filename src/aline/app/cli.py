@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -133,18 +133,33 @@ def train(
     out: Annotated[Path | None, typer.Option(help="The folder to write (runs/NAME).")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a run in the folder.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run there.")] = False,
+    checkpoint: Annotated[
+        str, typer.Option(help="How often to save what --resume continues from.")
+    ] = "1min",
 ) -> None:
-    """Train a model for a task."""
+    """Train a model for a task.
+
+    On several processes: torchrun --nproc-per-node 2 -m aline train TASK …
+    """
     from aline.app.runs import measured, prepare, train_into
     from aline.app.subject import task_named
+    from aline.training import train as work
+    from aline.training.workers import launched, was_restarted
 
     loaded = task_named(task)
     folder = out or Path("runs") / loaded.spec.name
+    resume = resume or was_restarted()
+    options: dict[str, Any] = {
+        "budget": budget, "rounds": rounds, "seed": seed,
+        "resume": resume, "checkpoint": checkpoint,
+    }  # fmt: skip
+    if not launched().is_first:  # only the first worker writes and speaks
+        work(loaded, out=folder, progress=False, **options)
+        return
     prepare(folder, resume=resume, overwrite=overwrite)
     say(f"Training {loaded.spec.name} into {folder} (Ctrl-C stops, --resume continues)")
-    budgeted = {"budget": budget, "rounds": rounds, "seed": seed, "resume": resume}
     try:
-        model = train_into(folder, loaded, command(), **budgeted)
+        model = train_into(folder, loaded, command(), **options)
     except KeyboardInterrupt:
         say(f"Stopped: continue with {program()} train {task} --out {folder} --resume", err=True)
         raise typer.Exit(130) from None

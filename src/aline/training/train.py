@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from aline.episodes import Context, RandomPolicy, draw_goals, play
 from aline.errors import InputError, InternalError
 from aline.model import LearnedPolicy, Model, ModelConfig, Network, fresh
 from aline.model.checkpoint import read_tensors, write_tensors
 from aline.tasks import Task, is_differentiable
-from aline.training.budget import Budget
+from aline.training.budget import Budget, parse_duration
 from aline.training.config import TrainingConfig
 from aline.training.losses import (
     Played,
@@ -32,9 +32,9 @@ from aline.training.losses import (
     target_log_prob,
 )
 from aline.training.metrics import Metrics
+from aline.training.workers import Workers, joined, was_restarted
 
 CHECKPOINT = "checkpoint.safetensors"
-CHECKPOINT_SECONDS = 60.0
 
 PolicyLoss = Callable[[Network, Played, TrainingConfig, torch.Generator], Tensor]
 
@@ -47,6 +47,7 @@ def train(
     seed: int = 0,
     out: str | Path | None = None,
     resume: bool = False,
+    checkpoint: str = "1min",
     initial: Model | None = None,
     progress: bool = True,
     model: ModelConfig | None = None,
@@ -55,8 +56,9 @@ def train(
     """Train a model for a task.
 
     The budget is a time ("30min"), or a number of rounds, which with a seed repeats a run
-    exactly. With `out`, metrics and a checkpoint are written there and `resume=True` continues.
-    `initial` is a model of the same task whose weights to start from, to train it further.
+    exactly. With `out`, metrics and, every `checkpoint`, all that `resume=True` needs to continue
+    are written there. `initial` is a model of the same task whose weights to start from, to train
+    it further. Started by torchrun, the processes share the batch.
 
     >>> import aline
     >>> task = aline.tasks.get("linear", horizon=3)
@@ -67,20 +69,23 @@ def train(
     config = config or TrainingConfig()
     differentiable = is_differentiable(task)
     model = model or (initial.network.config if initial else default_model(task, differentiable))
-    run = Run(
-        task=task,
-        config=config,
-        budget=Budget.of(budget, rounds),
-        seed=seed,
-        network=fresh(task.spec, model, seeded(seed, -1)),
-        policy_loss=choose_policy_loss(model, config, differentiable),
-        folder=None if out is None else Path(out),
-    )
-    if initial is not None:
-        run.start_from(initial)
-    if resume:
-        run.restore()
-    return run.finish(progress)
+    with joined() as workers:
+        run = Run(
+            task=task,
+            config=config,
+            budget=Budget.of(budget, rounds),
+            seed=seed,
+            network=fresh(task.spec, model, seeded(seed, -1)),
+            policy_loss=choose_policy_loss(model, config, differentiable),
+            folder=None if out is None else Path(out),
+            checkpoint_seconds=parse_duration(checkpoint),
+            workers=workers,
+        )
+        if initial is not None:
+            run.start_from(initial)
+        if resume or (out is not None and was_restarted()):
+            run.restore()
+        return run.finish(progress)
 
 
 def default_model(task: Task, differentiable: bool) -> ModelConfig:
@@ -92,9 +97,10 @@ def default_model(task: Task, differentiable: bool) -> ModelConfig:
     )
 
 
-def seeded(seed: int, round_: int) -> torch.Generator:
+def seeded(seed: int, round_: int, rank: int = 0) -> torch.Generator:
     """The randomness of one round: a resumed run draws what an uninterrupted one would."""
-    return torch.Generator().manual_seed((seed * 1_000_003 + round_ + 1) % 2**63)
+    mixed = seed * 1_000_003 + rank * 1_000_000_007 + round_ + 1
+    return torch.Generator().manual_seed(mixed % 2**63)
 
 
 def choose_policy_loss(
@@ -115,6 +121,25 @@ def choose_policy_loss(
     return sampled_pool_loss if credit in ("immediate", "return") else paired_pool_loss
 
 
+class Losses(nn.Module):
+    """What an update minimises, as one module: what several workers wrap to learn together."""
+
+    def __init__(self, network: Network, policy_loss: PolicyLoss, config: TrainingConfig):
+        super().__init__()
+        self.network, self.policy_loss, self.config = network, policy_loss, config
+
+    def forward(
+        self, played: Played, teach: bool, informed: Tensor | None, generator: torch.Generator
+    ) -> list[Tensor]:
+        """Of q, and of the policy where it is taught: by its credit, or by `informed` designs."""
+        losses = [inference_loss(self.network, played, self.config, generator)]
+        if informed is not None:
+            losses.append(imitation_loss(self.network, played, informed, generator))
+        elif teach:
+            losses.append(self.policy_loss(self.network, played, self.config, generator))
+        return losses
+
+
 @dataclass
 class Run:
     """A training under way."""
@@ -126,11 +151,14 @@ class Run:
     network: Network
     policy_loss: PolicyLoss
     folder: Path | None
+    checkpoint_seconds: float = 60.0
+    workers: Workers = field(default_factory=Workers)
     round: int = 0
     elapsed: float = 0.0
     before: Mapping[str, Any] | None = None  # the training of the weights that this one began with
     metrics: Metrics = field(init=False)
     optimiser: torch.optim.AdamW = field(init=False)
+    losses: nn.Module = field(init=False)
 
     def __post_init__(self) -> None:
         self.optimiser = torch.optim.AdamW(
@@ -138,7 +166,9 @@ class Run:
             lr=self.config.learning_rate,
             weight_decay=self.config.weight_decay,
         )
-        self.metrics = Metrics(self.folder)
+        self.metrics = Metrics(self.folder if self.workers.is_first else None)
+        losses = Losses(self.network, self.policy_loss, self.config)
+        self.losses = self.workers.together(losses)
 
     @property
     def progress(self) -> float:
@@ -149,15 +179,15 @@ class Run:
         """Run to the end of the budget."""
         saved = started = time.monotonic()
         before = self.elapsed
-        with self.metrics.shown(show, self.task.spec.name):
+        with self.metrics.shown(show and self.workers.is_first, self.task.spec.name):
             while self.progress < 1:
                 try:
                     self.step()
                 except InternalError as error:
                     raise self.diverged(error) from None
-                self.elapsed = before + time.monotonic() - started
+                self.elapsed = self.workers.agree(before + time.monotonic() - started)
                 self.metrics.write(self.round, self.elapsed, self.progress)
-                if time.monotonic() - saved > CHECKPOINT_SECONDS:
+                if time.monotonic() - saved > self.checkpoint_seconds:
                     self.save()
                     saved = time.monotonic()
         self.save()
@@ -173,30 +203,21 @@ class Run:
 
     def step(self) -> None:
         """One round: play a batch, then learn from it."""
-        generator = seeded(self.seed, self.round)
+        generator = seeded(self.seed, self.round, self.workers.rank)
         joint = self.progress >= self.config.warmup
         self.set_learning_rate()
         with torch.no_grad():
             played = self.play(joint, generator)
         for update in range(self.config.updates):
-            losses = [inference_loss(self.network, played, self.config, generator)]
-            if update < self.config.policy_updates:
-                losses += self.policy_losses(played, joint, generator)
+            teach = update < self.config.policy_updates
+            informed = None
+            if teach and not joint and self.task.explore is not None:
+                informed = self.informed_designs(played.world.theta, played.length, generator)
+            losses = self.losses(played, teach and joint, informed, generator)
             self.update(losses)
             if update == 0:
                 self.measure(played, losses)
         self.round += 1
-
-    def policy_losses(
-        self, played: Played, joint: bool, generator: torch.Generator
-    ) -> list[Tensor]:
-        """The policy's loss, if there is one at this stage of the training."""
-        if joint:
-            return [self.policy_loss(self.network, played, self.config, generator)]
-        if self.task.explore is None:
-            return []
-        informed = self.informed_designs(played.world.theta, played.length, generator)
-        return [imitation_loss(self.network, played, informed, generator)]
 
     def set_learning_rate(self) -> None:
         """Cosine decay over the whole budget."""
@@ -206,7 +227,7 @@ class Run:
 
     def play(self, joint: bool, generator: torch.Generator) -> Played:
         """Episodes by the policy, some or (in warm-up) all of their designs random."""
-        spec, batch = self.task.spec, self.config.batch
+        spec, batch = self.task.spec, self.workers.share_of(self.config.batch)
         world = self.task.draw(batch, generator)
         goal = draw_goals(spec, batch, generator)
         count = spec.horizon
@@ -270,12 +291,12 @@ class Run:
             loss=losses[0].item(),
             policy=losses[1].item() if len(losses) > 1 else None,
             J=gain.item(),
-            episodes=played.batch,
+            episodes=self.config.batch,
         )
 
     def save(self) -> None:
         """Write the checkpoint that `resume` reads."""
-        if self.folder is None:
+        if self.folder is None or not self.workers.is_first:
             return
         tensors = {f"network.{k}": v for k, v in self.network.state_dict().items()}
         for i, state in self.optimiser.state_dict()["state"].items():
@@ -339,6 +360,7 @@ class Run:
             "seconds": round(self.elapsed, 1),
             "seed": self.seed,
             "config": self.config.to_json(),
+            "workers": self.workers.count,
             "machine": machine(),
         }
         if self.before is not None:
