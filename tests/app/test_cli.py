@@ -14,7 +14,7 @@ from aline.app.cli import app
 from aline.app.taskfile import load_task
 from aline.tasks import BUILT_IN, Task
 
-COMMANDS = ("demo", "tasks", "models", "train", "evaluate")
+COMMANDS = ("demo", "tasks", "models", "train", "evaluate", "bench")
 
 
 def run(*arguments: str | Path) -> Result:

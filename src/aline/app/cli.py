@@ -196,6 +196,43 @@ def evaluate(
         say(f"\nWritten to {output}")
 
 
+@app.command(epilog="Example: [bold]aline bench psychometric --quick[/bold]")
+def bench(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME|all]", help="Which one; without, list them.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="About a minute, to see it work.")] = False,
+    part: Annotated[
+        list[str] | None, typer.Option(help="Run this part only; may be repeated.")
+    ] = None,
+    episodes: Annotated[
+        int | None, typer.Option(min=2, help="Simulated experiments, instead of its own number.")
+    ] = None,
+    seed: Seed = 0,
+    out: Annotated[Path, typer.Option(help="The folder for its files.")] = Path("results"),
+    as_json: Json = False,
+) -> None:
+    """Measure against the methods it is compared with; write a result, a table and figures."""
+    from aline.app.bench import BENCHES
+
+    if name is None:
+        lines = [f"{each:<14}{what}" for each, what in BENCHES.items()]
+        show(BENCHES, lines, as_json)
+        return
+    from aline.app.bench import find
+    from aline.app.bench.bench import Settings
+    from aline.app.bench.run import progress_bar, run_bench, stem, write_bench
+
+    settings = Settings(quick, seed, episodes)
+    for each in [find(one) for one in (BENCHES if name == "all" else [name])]:
+        with progress_bar() as progress:
+            measured = run_bench(each, settings, part, progress)
+        files = write_bench(each, measured, out, stem(each, settings, part))
+        show(measured, [each.markdown(measured)], as_json)
+        if not as_json:
+            say("\nWritten: " + ", ".join(map(str, files)))
+
+
 def _split(names: str | None) -> list[str] | None:
     return None if names is None else [name.strip() for name in names.split(",") if name.strip()]
 

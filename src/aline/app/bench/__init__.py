@@ -1,0 +1,26 @@
+"""What `aline bench NAME` runs: one module a benchmark, which holds it as `BENCH`.
+
+To add a benchmark, write its module beside these and name it in `BENCHES`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from aline.app.bench.bench import Bench
+from aline.errors import NotFoundError
+
+# Name: what it measures. The module of that name is imported when it is run.
+BENCHES = {
+    "psychometric": "stimuli for an observer: RMSE, goals at run time, time a trial",
+}
+
+
+def find(name: str) -> Bench:
+    """A benchmark by its name."""
+    if name not in BENCHES:
+        raise NotFoundError(
+            f"benchmarks are {', '.join(BENCHES)}, got {name!r}: use one of these, or all"
+        )
+    bench: Bench = import_module(f"aline.app.bench.{name}").BENCH
+    return bench

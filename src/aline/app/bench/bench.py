@@ -1,0 +1,68 @@
+"""A benchmark: parts that measure, and the table and figures made of what they measured."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from aline.errors import InputError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Row = dict[str, Any]
+"""One measured number, in the layout of `evaluation/results.py`."""
+
+Result = Mapping[str, Any]
+"""What a benchmark's file holds."""
+
+Progress = Callable[[str, int, int], None]
+"""Told what is being measured, and how many of how many steps of it are done."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a user can choose for any benchmark."""
+
+    quick: bool = False  # about a minute: to see that all works, not to publish
+    seed: int = 0
+    episodes: int | None = None  # simulated experiments; None is the benchmark's own number
+
+    def count(self, full: int, quick: int) -> int:
+        """How many episodes a part plays, which by default plays `full` or `quick`."""
+        return self.episodes or (quick if self.quick else full)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one part of a benchmark found."""
+
+    rows: list[Row]
+    data: Mapping[str, Any] = field(default_factory=dict)  # what figures need beyond the rows
+    notes: Sequence[str] = ()
+
+
+Part = Callable[[Settings, Progress], Measured]
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A benchmark. Its table and figures are made from its file alone, so they can be made again.
+
+    `markdown(result)` gives the table (any Markdown), `figures(result)` the figures by name.
+    """
+
+    name: str
+    parts: Mapping[str, Part]
+    markdown: Callable[[Result], str]
+    figures: Callable[[Result], Mapping[str, Figure]]
+
+    def chosen(self, names: Sequence[str] | None) -> dict[str, Part]:
+        """The parts with these names, or all."""
+        unknown = [name for name in names or () if name not in self.parts]
+        if unknown:
+            raise InputError(
+                f"the parts of {self.name} are {', '.join(self.parts)}, got {', '.join(unknown)}"
+            )
+        return {name: part for name, part in self.parts.items() if not names or name in names}

@@ -1,0 +1,85 @@
+"""Runs a benchmark and writes its file, its table and its figures."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aline.app.bench.bench import Bench, Progress, Result, Settings
+from aline.evaluation import result
+from aline.model.checkpoint import write_atomically
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def run_bench(
+    bench: Bench,
+    settings: Settings,
+    parts: Sequence[str] | None = None,
+    progress: Progress = lambda what, done, total: None,
+) -> dict[str, Any]:
+    """Measure all or some parts; the result holds all that the table and the figures need."""
+    began = time.monotonic()
+    found = [part(settings, progress) for part in bench.chosen(parts).values()]
+    return result(
+        bench.name,
+        [row for measured in found for row in measured.rows],
+        time.monotonic() - began,
+        seed=settings.seed,
+        notes=[note for measured in found for note in measured.notes],
+        data={name: value for measured in found for name, value in measured.data.items()},
+    )
+
+
+def stem(bench: Bench, settings: Settings, parts: Sequence[str] | None) -> str:
+    """The name of the files: a quick or partial run never replaces the whole one."""
+    return "-".join([bench.name, *(parts or ()), *(["quick"] if settings.quick else [])])
+
+
+def write_bench(bench: Bench, measured: Result, folder: Path, name: str) -> list[Path]:
+    """Write NAME.json, NAME.md and NAME-FIGURE.png into a folder."""
+    files = {f"{name}.json": (json.dumps(measured, indent=1) + "\n").encode()}
+    drawn = bench.figures(measured)
+    images = "".join(f"\n![{figure}]({name}-{figure}.png)\n" for figure in drawn)
+    files[f"{name}.md"] = f"{bench.markdown(measured).rstrip()}\n{images}".encode()
+    files |= {f"{name}-{figure}.png": _png(image) for figure, image in drawn.items()}
+    for file, content in files.items():
+        write_atomically(folder / file, content)
+    return [folder / file for file in files]
+
+
+def _png(figure: Figure) -> bytes:
+    from aline.app.plots.canvas import PAPER, styled
+
+    buffer = io.BytesIO()
+    with styled():
+        figure.savefig(buffer, format="png", dpi=130, facecolor=PAPER)
+    return buffer.getvalue()
+
+
+@contextmanager
+def progress_bar() -> Iterator[Progress]:
+    """A bar for each thing that is measured, where someone is looking; else a line for each."""
+    from rich.console import Console
+    from rich.progress import Progress as Bars
+    from rich.progress import TaskID
+
+    console = Console(stderr=True)
+    rows: dict[str, TaskID] = {}
+    with Bars(console=console, disable=not sys.stderr.isatty()) as bars:
+
+        def show(what: str, done: int, total: int) -> None:
+            if what not in rows:
+                rows[what] = bars.add_task(what, total=total)
+                if bars.disable:
+                    print(what, file=sys.stderr, flush=True)
+            bars.update(rows[what], completed=done, total=total)
+
+        yield show
