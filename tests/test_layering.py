@@ -24,6 +24,7 @@ RANKS = {
     "baselines": 7,
     "evaluation": 8,
     "app": 9,
+    "psychopy": 9,
 }
 
 

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from aline.errors import AlineError, UserError
     from aline.experiment.experiment import Experiment
     from aline.spaces import Binary, Box, Grid, Pool, Real
+    from aline.tasks.psychometric import Psychometric
     from aline.tasks.task import Task
     from aline.training.train import train
     from aline.zoo import load
@@ -21,6 +22,7 @@ __all__ = [
     "Experiment",
     "Grid",
     "Pool",
+    "Psychometric",
     "Real",
     "Task",
     "UserError",
@@ -39,6 +41,7 @@ _HOMES = {
     "Experiment": "aline.experiment.experiment",
     "Grid": "aline.spaces",
     "Pool": "aline.spaces",
+    "Psychometric": "aline.tasks.psychometric",
     "Real": "aline.spaces",
     "Task": "aline.tasks.task",
     "UserError": "aline.errors",

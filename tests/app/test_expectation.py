@@ -4,14 +4,14 @@ import torch
 
 from aline.app.demo import Demo
 from aline.app.expectation import expectation_of
-from aline.tasks.psychometric import response_probability
+from aline.tasks.psychometric import psychometric
 
 
 def test_the_truth_of_a_yes_no_task_is_its_response_function(demos: dict[str, Demo]) -> None:
     demo = demos["psychometric"]
     found = expectation_of(demo)
     theta = {name: torch.tensor(value) for name, value in demo.truth.items()}
-    exact = response_probability(theta, {"stimulus": torch.tensor(found.x)})
+    exact = psychometric().probability(theta, {"stimulus": torch.tensor(found.x)})
     assert found.truth == pytest.approx(exact.numpy(), abs=1e-5)
     assert found.x[[0, -1]].tolist() == [-5.0, 5.0]
 

@@ -7,10 +7,10 @@ import torch
 from small import goal_for, seeded, small_network
 from torch.distributions import Uniform
 
-from aline.baselines import UncertaintyPolicy
+from aline.baselines import PsiMarginal, QuestPlus, UncertaintyPolicy
 from aline.episodes import FixedPool, Offer, Policy, RandomPolicy, play
 from aline.model import LearnedPolicy
-from aline.spaces import Pool, Real
+from aline.spaces import Binary, Pool, Real
 from aline.tasks import Task, get
 
 BATCH = 3
@@ -36,10 +36,17 @@ TASKS = {
 }
 
 
+def grid_policies(task: Task) -> dict[str, Policy]:
+    if task.log_likelihood is None or not isinstance(task.spec.outcome, Binary):
+        return {}
+    points = dict.fromkeys(task.spec.parameters.names, 4)
+    return {"QUEST+": QuestPlus(task, points), "psi-marginal": PsiMarginal(task, points)}
+
+
 def policies(task: Task) -> dict[str, Policy]:
     pool, box = small_network(task), small_network(task, policy="box")
     full = small_network(task, context="full")
-    return {
+    return grid_policies(task) | {
         "random": RandomPolicy(task.spec.design),
         "learned": LearnedPolicy(pool, candidates=12),
         "learned, exploring": LearnedPolicy(pool, explore=True, candidates=12),

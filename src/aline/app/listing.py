@@ -10,7 +10,7 @@ from aline import zoo
 from aline.app.card import design_text, facts_of, outcome_kind, priors_text
 from aline.tasks import BUILT_IN, get
 
-NAME_WIDTH = 14
+NAME_WIDTH = 24
 
 
 def task_rows() -> list[dict[str, Any]]:

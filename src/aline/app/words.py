@@ -6,6 +6,7 @@ from aline.app.demo import Demo
 from aline.app.tables import number
 from aline.spaces import Binary
 from aline.tasks import Spec
+from aline.tasks.psychometric import PRESETS
 
 _SCENES = {
     "psychometric": (
@@ -19,7 +20,7 @@ _SCENES = {
     ),
 }
 
-_NOUNS = {"psychometric": "observer"}
+_NOUNS = dict.fromkeys(PRESETS, "observer")
 
 
 def scene(spec: Spec) -> str:

@@ -9,11 +9,11 @@ from aline.errors import NotFoundError
 from aline.tasks.ces import ces
 from aline.tasks.linear import linear
 from aline.tasks.location import location
-from aline.tasks.psychometric import psychometric
+from aline.tasks.psychometric import PRESETS, Psychometric
 from aline.tasks.task import PREDICTIONS, Spec, Task, World, is_differentiable
 
 BUILT_IN: dict[str, Callable[..., Task]] = {
-    "psychometric": psychometric,
+    **PRESETS,
     "location": location,
     "ces": ces,
     "linear": linear,
@@ -30,4 +30,13 @@ def get(name: str, **config: Any) -> Task:
     return BUILT_IN[name](**config)
 
 
-__all__ = ["BUILT_IN", "PREDICTIONS", "Spec", "Task", "World", "get", "is_differentiable"]
+__all__ = [
+    "BUILT_IN",
+    "PREDICTIONS",
+    "Psychometric",
+    "Spec",
+    "Task",
+    "World",
+    "get",
+    "is_differentiable",
+]

@@ -42,7 +42,7 @@ def plates(demo: Demo) -> list[Plate]:
 
 def _curve(demo: Demo) -> Plate:
     is_yes_no = isinstance(demo.spec.outcome, Binary)
-    title = "Psychometric curve" if demo.spec.name == "psychometric" else "Expected outcome"
+    title = "Psychometric curve" if demo.spec.design.names == ("stimulus",) else "Expected outcome"
     band = (
         "95 % of the curves that the posterior still allows"
         if is_yes_no
@@ -81,7 +81,7 @@ def _marginals(demo: Demo) -> Plate:
 
 
 def _designs(demo: Demo) -> Plate:
-    title = "Stimulus by trial" if demo.spec.name == "psychometric" else "Design by trial"
+    title = "Stimulus by trial" if demo.spec.design.names == ("stimulus",) else "Design by trial"
     outcome = (
         "Filled circles were answered yes, open ones no."
         if isinstance(demo.spec.outcome, Binary)

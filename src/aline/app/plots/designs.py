@@ -27,13 +27,13 @@ from aline.app.plots.canvas import (
 from aline.spaces import Binary
 
 # A design axis that is measured on a parameter's own scale.
-_SAME_SCALE = {("psychometric", "stimulus"): ("threshold",)}
+_SAME_SCALE = {"stimulus": "threshold"}
 
 
 def companions(demo: Demo, axis: str) -> tuple[str, ...]:
     """Parameters that live on a design axis: the threshold of a stimulus, a source's coordinate."""
-    named = tuple(label for label in demo.spec.parameters.labels if label.endswith(f"_{axis}"))
-    return _SAME_SCALE.get((demo.spec.name, axis), named)
+    labels, same = demo.spec.parameters.labels, _SAME_SCALE.get(axis)
+    return tuple(label for label in labels if label == same or label.endswith(f"_{axis}"))
 
 
 def height(demo: Demo) -> float:

@@ -1,0 +1,296 @@
+"""aline in a PsychoPy script: the protocol of PsychoPy's staircase and QuestPlus handlers.
+
+    from aline.psychopy import AlineHandler
+
+    handler = AlineHandler("psychometric", nTrials=30, target=["threshold", "slope"])
+    for level in handler:
+        ...                                   # show a stimulus of this level, wait for a key
+        handler.addResponse(key == "y")       # or addResponse(…, intensity=what was really shown)
+    print(handler.paramEstimate)
+    handler.saveAsText("data/observer1")
+
+It needs no PsychoPy: it is a `data` handler like PsychoPy's own, and may be given to an
+ExperimentHandler with `addLoop`. Names are PsychoPy's, so they are in its style.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from aline import __version__
+from aline.episodes.goals import Target
+from aline.errors import InputError, StateError
+from aline.experiment import Experiment
+from aline.experiment.posterior import Posterior
+from aline.experiment.trial import Trial
+from aline.model import Model
+from aline.model.checkpoint import write_atomically
+from aline.spaces import Box
+from aline.zoo import load
+
+Collision = Literal["rename", "overwrite", "fail"]
+
+
+class AlineHandler:
+    """Chooses each trial's level with a trained model, in the units of its task.
+
+    `model` is a model, the name of a shipped one, or a folder; its design must have one axis.
+    `intensityVals` allows only these levels, `minVal` and `maxVal` narrow the range, and
+    `startIntensity` is shown first. `target` is what to learn and may be set while it runs; with
+    `stop` it ends early once 95 % intervals are narrow enough. `storage` keeps every answer on
+    disk before `addResponse` returns.
+    """
+
+    def __init__(
+        self,
+        model: Model | str | Path = "psychometric",
+        nTrials: int | None = None,
+        target: Target | Iterable[Target] | None = None,
+        *,
+        intensityVals: Sequence[float] | None = None,
+        minVal: float | None = None,
+        maxVal: float | None = None,
+        startIntensity: float | None = None,
+        stop: Mapping[str, float] | None = None,
+        storage: str = "memory://",
+        seed: int = 0,
+        extraInfo: Mapping[str, Any] | None = None,
+        name: str = "",
+    ):
+        model = model if isinstance(model, Model) else load(model)
+        if len(model.spec.design) != 1:
+            raise InputError(
+                "a handler has one level a trial, and this model's designs have "
+                f"{', '.join(model.spec.design.names)}: use aline.Experiment"
+            )
+        (self._axis,) = model.spec.design.names
+        self.experiment = Experiment(
+            model, target, horizon=nTrials, stop=stop, storage=storage, seed=seed
+        )
+        self._restrict(model, intensityVals, minVal, maxVal)
+        if startIntensity is not None:
+            model.spec.design.read({self._axis: startIntensity})
+        self.startIntensity = startIntensity
+        self.extraInfo = dict(extraInfo or {})
+        self.name = name
+        self.intensities: list[float] = []
+        self.responses: list[float] = []
+        self.otherData: dict[str, list[Any]] = {}
+        self.thisTrialN = -1
+        self.finished = False
+        self._trial: Trial | None = None
+        self._exp: Any = None
+
+    def _restrict(
+        self,
+        model: Model,
+        values: Sequence[float] | None,
+        low: float | None,
+        high: float | None,
+    ) -> None:
+        if values is not None and (low is not None or high is not None):
+            raise InputError("give intensityVals, or minVal and maxVal, not both")
+        if values is not None:
+            self.experiment.restrict({self._axis: list(values)})
+        elif low is not None or high is not None:
+            space = model.spec.design
+            low = float(space.low) if low is None else low
+            high = float(space.high) if high is None else high
+            self.experiment.restrict(Box(**{self._axis: (low, high)}))
+
+    # The loop.
+
+    def __iter__(self) -> Iterator[float]:
+        return self
+
+    def __next__(self) -> float:
+        """The next trial's level.
+
+        A trial that got no response is given up, and another takes its place.
+        """
+        self._give_up()
+        if self.finished or self.experiment.finished:
+            self._terminate()
+        self._trial = self.experiment.ask()
+        level = self._trial.design[self._axis]
+        if self.startIntensity is not None and not self.responses:
+            level = float(self.startIntensity)
+        self.thisTrialN += 1
+        self.intensities.append(level)
+        return level
+
+    next = __next__
+
+    def _give_up(self) -> None:
+        if self._trial is None:
+            return
+        self.experiment.abandon(self._trial)
+        self._trial = None
+        self.thisTrialN -= 1
+        self.intensities.pop()
+        for values in self.otherData.values():
+            del values[len(self.responses) :]
+
+    def _terminate(self) -> None:
+        self.finished = True
+        if self._exp is not None:
+            self._exp.loopEnded(self)
+            self._exp = None
+        raise StopIteration
+
+    def addResponse(self, result: Any, intensity: float | None = None) -> None:
+        """Tell the answer, 1 or 0; `intensity` is the level really shown, if it was another."""
+        if self._trial is None:
+            raise StateError("addResponse needs a trial: call next() first, and answer it once")
+        shown = self.intensities[-1] if intensity is None else intensity
+        told = self.experiment.tell(self._trial, result, {self._axis: shown})
+        self._trial = None
+        assert told.outcome is not None
+        self.intensities[-1] = told.design[self._axis]
+        self.responses.append(told.outcome)
+        self.finished = self.finished or self.experiment.finished
+        if self._exp is not None:
+            self._exp.addData(f"{self.name}.response", result)
+
+    def addOtherData(self, dataName: str, value: Any) -> None:
+        """Keep something else about this trial, such as a reaction time, beside the response."""
+        if self.thisTrialN < 0:
+            raise StateError("addOtherData needs a trial: call next() first")
+        values = self.otherData.setdefault(dataName, [])
+        values += [None] * (self.thisTrialN + 1 - len(values))
+        values[self.thisTrialN] = value
+        if self._exp is not None:
+            self._exp.addData(f"{self.name}.{dataName}", value)
+
+    def importData(self, intensities: Sequence[float], results: Sequence[Any]) -> None:
+        """Take in trials measured earlier; they do not count towards nTrials."""
+        self.experiment.attach({self._axis: list(intensities)}, list(results))
+
+    # What was learned.
+
+    @property
+    def nTrials(self) -> int:
+        """How many trials are planned."""
+        return self.experiment.horizon
+
+    @property
+    def target(self) -> list[Target]:
+        """What is to be learned; may be set between trials."""
+        return self.experiment.target
+
+    @target.setter
+    def target(self, target: Target | Iterable[Target] | None) -> None:
+        self.experiment.target = target  # type: ignore[assignment]
+
+    @property
+    def data(self) -> list[float]:
+        """The responses, as PsychoPy's staircases name them."""
+        return self.responses
+
+    @property
+    def posterior(self) -> Posterior:
+        """What is known about the parameters."""
+        return self.experiment.posterior()
+
+    @property
+    def paramEstimate(self) -> dict[str, float]:
+        """The posterior mean of every parameter."""
+        return self.posterior.mean
+
+    # An ExperimentHandler it may belong to.
+
+    def setExp(self, exp: Any) -> None:
+        """Called by ExperimentHandler.addLoop."""
+        self._exp = exp
+
+    def getExp(self) -> Any:
+        """The ExperimentHandler it belongs to, or None."""
+        return self._exp
+
+    # Files.
+
+    def saveAsJson(
+        self,
+        fileName: str | Path | None = None,
+        encoding: str = "utf-8",
+        fileCollisionMethod: Collision = "rename",
+    ) -> str:
+        """Everything as JSON: returned, and written where a file is named."""
+        text = json.dumps(self._summary(), indent=2) + "\n"
+        if fileName is not None:
+            _write(_suffixed(fileName, ".json"), text, encoding, fileCollisionMethod)
+        return text
+
+    def saveAsText(
+        self,
+        fileName: str | Path,
+        delim: str | None = None,
+        matrixOnly: bool = False,
+        fileCollisionMethod: Collision = "rename",
+        encoding: str = "utf-8",
+    ) -> Path:
+        """A table, a line a trial; above it what was estimated, unless `matrixOnly`.
+
+        Separated by tabs in a .tsv file, or by commas where `delim` or the name says so.
+        """
+        if delim is None:
+            delim = "," if Path(fileName).suffix == ".csv" else "\t"
+        buffer = io.StringIO(newline="")
+        if not matrixOnly:
+            for line in self._heading():
+                buffer.write(f"# {line}\n")
+        writer = csv.writer(buffer, delimiter=delim, lineterminator="\n")
+        writer.writerow(["trial", "intensity", "response", *self.otherData])
+        writer.writerows(self._table())
+        path = _suffixed(fileName, ".csv" if delim == "," else ".tsv")
+        return _write(path, buffer.getvalue(), encoding, fileCollisionMethod)
+
+    def _table(self) -> Iterator[list[Any]]:
+        for trial, response in enumerate(self.responses):
+            others = [column[trial : trial + 1] or [None] for column in self.otherData.values()]
+            yield [trial, self.intensities[trial], int(response), *(v for (v,) in others)]
+
+    def _heading(self) -> Iterator[str]:
+        for name, estimate in self.paramEstimate.items():
+            low, high = self.posterior.interval(name)
+            yield f"{name}: {estimate:.4g}, 95 % interval {low:.4g} to {high:.4g}"
+        for name, value in self.extraInfo.items():
+            yield f"{name}: {value}"
+
+    def _summary(self) -> dict[str, Any]:
+        count = len(self.responses)
+        return {
+            "aline": __version__,
+            "name": self.name,
+            "target": [str(target) for target in self.target],
+            "nTrials": self.nTrials,
+            "intensities": self.intensities[:count],
+            "responses": self.responses,
+            "otherData": self.otherData,
+            "extraInfo": self.extraInfo,
+            "paramEstimate": self.paramEstimate,
+            "interval95": {n: self.posterior.interval(n) for n in self.posterior.names},
+        }
+
+
+def _suffixed(name: str | Path, suffix: str) -> Path:
+    path = Path(name)
+    return path if path.suffix in (".json", ".csv", ".tsv", ".txt") else Path(f"{path}{suffix}")
+
+
+def _write(path: Path, text: str, encoding: str, collision: Collision) -> Path:
+    """Write a file, whole or not at all; where there is one already, do as PsychoPy does."""
+    if path.exists() and collision == "fail":
+        raise StateError(f"{path} exists already: choose another name, or overwrite it")
+    if collision == "rename":
+        first, number = path, 0
+        while path.exists():
+            number += 1
+            path = first.with_stem(f"{first.stem}_{number}")
+    write_atomically(path, text.encode(encoding))
+    return path
