@@ -52,12 +52,7 @@ def random_context(spec: Spec, batch: int, length: int, seed: int = 0) -> Contex
 
 
 def goal_for(spec: Spec, names: tuple[str, ...], batch: int) -> Goal:
-    one = goal_of(spec, names)
-    return Goal(
-        one.parameters.expand(batch, -1),
-        one.points.expand(batch, -1, -1),
-        one.points_mask.expand(batch, -1),
-    )
+    return goal_of(spec, names).repeat(batch)
 
 
 def largest_difference(a: Tensor, b: Tensor) -> float:

@@ -185,7 +185,7 @@ class AlineHandler:
 
     @target.setter
     def target(self, target: Target | Iterable[Target] | None) -> None:
-        self.experiment.target = target  # type: ignore[assignment]
+        self.experiment.target = target
 
     @property
     def data(self) -> list[float]:

@@ -154,7 +154,7 @@ class GridPolicy:
     def choose(self, state: Belief, offer: Offer | None, generator: torch.Generator) -> Tensor:
         """The most informative design [batch, design]."""
         points = self.stimuli.expand(len(state.weight), -1, -1) if offer is None else offer.points
-        score = self.information(state, None if offer is None else offer.points)
+        score = self.information(state, points)
         if offer is not None and offer.allowed is not None:
             score = score.masked_fill(~offer.allowed, -torch.inf)
         return take(points, score.argmax(1))
@@ -164,12 +164,13 @@ class GridPolicy:
 
         At points [batch, stimulus, design], or at the method's own stimuli.
         """
-        score = state.weight.new_empty(len(state.weight), len(self.stimuli))
-        if points is not None:
-            score = score.new_empty(points.shape[:2])
+        stimuli = self.stimuli.expand(len(state.weight), -1, -1)
+        points = stimuli if points is None else points
+        is_own = torch.equal(points, stimuli)
+        score = points.new_empty(points.shape[:2])
         for targets, rows in _same_goals(state.goal):
             aim = self.targets(targets)
-            if points is None:
+            if is_own:
                 score[rows] = self._own(aim).information(state.weight[rows])
                 continue
             for row in rows.tolist():
@@ -250,7 +251,7 @@ def _same_goals(goal: Goal) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def evenly_spaced(design: Design, count: int = STIMULI) -> Tensor:
-    """Designs [stimulus, design] on the network's scale: a pool's points, or a box filled evenly."""
+    """A pool's points, or a box filled evenly, [stimulus, design] on the network's scale."""
     if design.points is not None:
         return design.to_network(design.points)
     if len(design) == 1:

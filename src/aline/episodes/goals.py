@@ -28,6 +28,14 @@ class Goal:
         """How many targets each episode has, [batch]."""
         return self.parameters.sum(1) + self.points_mask.sum(1)
 
+    def repeat(self, batch: int) -> Goal:
+        """The goal of one episode for a batch of them."""
+        return Goal(
+            self.parameters.expand(batch, -1),
+            self.points.expand(batch, -1, -1),
+            self.points_mask.expand(batch, -1),
+        )
+
     def chosen(self) -> tuple[Tensor, Tensor]:
         """Indices [batch, n] of each episode's parameters, and which of them are not padding."""
         most = int(self.parameters.sum(1).max()) if self.parameters.numel() else 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -12,7 +13,7 @@ from torch import Tensor
 from aline.episodes import (
     Context,
     FixedPool,
-    Goal,
+    Offer,
     Offers,
     Policy,
     anywhere,
@@ -21,6 +22,7 @@ from aline.episodes import (
 )
 from aline.errors import InputError
 from aline.model import LearnedPolicy, Mixture, Model, Network
+from aline.spaces import Design
 from aline.tasks import Task
 
 _BATCH = 250
@@ -84,6 +86,7 @@ class Protocol:
     start: int = 0  # random designs that come first
     pool: int | None = None  # candidates of an episode, each asked at most once; None: any design
     seed: int = 0
+    stimuli: Tensor | None = None  # [stimulus, design], all on offer at every step
 
     def __post_init__(self) -> None:
         if self.episodes < 2:
@@ -101,12 +104,18 @@ def play_protocol(
     targets: Sequence[str],
     protocol: Protocol,
     progress: Progress | None = None,
+    given: Tensor | None = None,
 ) -> tuple[Tensor, Context]:
-    """The truths [batch, parameter] on the network's scale, and what a policy made of them."""
+    """The truths [batch, parameter] on the network's scale, and what a policy made of them.
+
+    Designs `given` [batch, n, design] come first, in place of random ones. What was asked of the
+    same protocol before is answered again as it was: so a goal may change in the middle.
+    """
     batches = []
     for number, first in enumerate(range(0, protocol.episodes, _BATCH)):
         size = min(_BATCH, protocol.episodes - first)
-        batches.append(_batch(policy, task, targets, protocol, size, number))
+        rows = None if given is None else given[first : first + size]
+        batches.append(_batch(policy, task, targets, protocol, size, number, rows))
         if progress is not None:
             progress(first + size, protocol.episodes)
     contexts = [context for _, context in batches]
@@ -123,17 +132,20 @@ def _batch(
     protocol: Protocol,
     size: int,
     number: int,
+    given: Tensor | None,
 ) -> tuple[Tensor, Context]:
     # Three streams, so that what one draws does not shift the others.
     first = 3 * (protocol.seed * 1_000_003 + number)
     worlds, luck, choices = (torch.Generator().manual_seed(first + i) for i in range(3))
     world = task.draw(size, worlds)
     space = task.spec.design
-    given = space.sample(size, protocol.start, worlds)
+    random = _first_designs(space, protocol, size, worlds)
     offers: Offers = anywhere
     if protocol.pool is not None:
         offers = FixedPool(space.sample(size, protocol.pool, worlds))
-    goal = _repeat(goal_of(task.spec, targets), size)
+    elif protocol.stimuli is not None:
+        offers = partial(_always, Offer(protocol.stimuli.expand(size, -1, -1)))
+    goal = goal_of(task.spec, targets).repeat(size)
     with torch.no_grad():
         context = play(
             policy,
@@ -142,18 +154,23 @@ def _batch(
             steps=protocol.steps,
             generator=choices,
             offers=offers,
-            given=given,
+            given=random if given is None else given,
             luck=luck,
         )
     return world.theta, context
 
 
-def _repeat(goal: Goal, batch: int) -> Goal:
-    return Goal(
-        goal.parameters.expand(batch, -1),
-        goal.points.expand(batch, -1, -1),
-        goal.points_mask.expand(batch, -1),
-    )
+def _first_designs(
+    space: Design, protocol: Protocol, size: int, generator: torch.Generator
+) -> Tensor:
+    if protocol.stimuli is None:
+        return space.sample(size, protocol.start, generator)
+    count = len(protocol.stimuli)
+    return protocol.stimuli[torch.randint(count, (size, protocol.start), generator=generator)]
+
+
+def _always(offer: Offer, step: int) -> Offer:
+    return offer
 
 
 def posteriors_after(network: Network, context: Context, lengths: Sequence[int]) -> Mixture:

@@ -106,7 +106,9 @@ class Psychometric(Task):
         where = _named("axis", AXES, axis) if isinstance(axis, str) else Axis(axis)
         rates = {"guess": guess, "lapse": lapse}
         free = {n: rate for n, rate in rates.items() if isinstance(rate, td.Distribution)}
-        self.known = {n: _rate(n, rate) for n, rate in rates.items() if n not in free}
+        self.known = {
+            n: _rate(n, rate) for n, rate in rates.items() if not isinstance(rate, td.Distribution)
+        }
         design = Box(stimulus=where.range)
         self._check_positions(link, design)
         targets = {("threshold", "slope"): 1.0} | ({tuple(free): 1.0} if free else {})

@@ -1,0 +1,422 @@
+"""What the psychometric benchmark found, as a table and as figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from aline.app.bench.bench import Result, Row
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+TS, GL = "threshold,slope", "guess,lapse"
+ALL = f"{TS},{GL}"
+METHODS = ("aline", "psi-marginal", "questplus", "random", "greedy")
+NAMES = {
+    "aline": "aline",
+    "psi-marginal": "psi-marginal",
+    "questplus": "QUEST+",
+    "random": "random stimuli",
+    "greedy": "exact greedy optimum",
+}
+
+
+class Found:
+    """The rows of a result by what they measure."""
+
+    def __init__(self, result: Result):
+        self.rows: list[Row] = list(result["rows"])
+
+    def one(
+        self, metric: str, target: str, method: str = "aline", step: int | None = None
+    ) -> Row | None:
+        """The only such row, if there is one."""
+        for row in self.rows:
+            is_it = (row["metric"], row["target"], row["method"], row["step"])
+            if is_it == (metric, target, method, step):
+                return row
+        return None
+
+    def series(self, metric: str, target: str, method: str = "aline") -> list[Row]:
+        """Such rows by step."""
+        rows = [
+            row
+            for row in self.rows
+            if (row["metric"], row["target"], row["method"]) == (metric, target, method)
+            and row["step"] is not None
+        ]
+        return sorted(rows, key=lambda row: row["step"])
+
+    def last(self, metric: str, target: str, method: str = "aline") -> Row | None:
+        """That of the last trial."""
+        rows = self.series(metric, target, method)
+        return rows[-1] if rows else None
+
+    def has(self, metric: str) -> bool:
+        """Whether it was measured at all."""
+        return any(row["metric"] == metric for row in self.rows)
+
+
+def markdown(result: Result) -> str:
+    """Tables of what was measured, and each bar with whether it is met."""
+    found = Found(result)
+    parts = [_errors, _novel, _optimum, _switch, _times, _long, _bars]
+    sections = ["\n".join(lines) for part in parts if (lines := list(part(found)))]
+    notes = [f"- {note}" for note in result["notes"]]
+    head = f"`{result['command']}`, commit {result['commit']}, {result['machine']}"
+    return "\n\n".join(["# Psychometric experiments", head, *sections, *notes]) + "\n"
+
+
+def _value(row: Row | None, digits: int = 3) -> str:
+    if row is None:
+        return ""
+    spread = f" ± {row['ci95']:.{digits}f}" if row["ci95"] else ""
+    return f"{row['value']:.{digits}f}{spread}"
+
+
+def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
+    titles = list(header)
+    yield f"| {' | '.join(titles)} |"
+    yield "|" + "---|" * len(titles)
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
+
+
+def _errors(found: Found) -> Iterator[str]:
+    if not found.has("posterior_rmse"):
+        return
+    n = max(row["n"] for row in found.rows if row["metric"] == "posterior_rmse")
+    yield f"Posterior RMSE after the last trial, {n} paired observers (mean ± 95 % interval); in"
+    yield "brackets, of the exact posterior of the same trials:"
+    yield ""
+    rows = []
+    for method in METHODS:
+        cells = [
+            f"{_value(found.last('posterior_rmse', t, method))} "
+            f"({_value(found.last('exact_rmse', t, method))})"
+            for t in (TS, GL)
+        ]
+        rows.append([NAMES[method], *cells])
+    yield from _table(["", "threshold and slope", "guess and lapse"], rows)
+
+
+def _novel(found: Found) -> Iterator[str]:
+    if not found.has(f"posterior_rmse:{TS}"):
+        return
+    yield "All four parameters as the goal, which the model was never trained on:"
+    yield ""
+    rows = []
+    for method in METHODS:
+        pairs = [found.last(f"posterior_rmse:{pair}", ALL, method) for pair in (TS, GL)]
+        where = [
+            found.one(metric, ALL, method) for metric in ("share_near_threshold", "share_extreme")
+        ]
+        if any(pairs):
+            rows.append([NAMES[method], *(map(_value, pairs)), *(_value(w, 2) for w in where)])
+    titles = ["", "threshold and slope", "guess and lapse", "stimuli near the threshold", "extreme"]
+    yield from _table(titles, rows)
+
+
+def _optimum(found: Found) -> Iterator[str]:
+    if not found.has("information_share"):
+        return
+    yield "Information expected of our stimulus over that of the best one (exact, one step):"
+    yield ""
+    steps = (2, 5, 10, 20, 30)
+    rows = []
+    for target in (TS, GL):
+        each = {row["step"]: row for row in found.series("information_share", target)}
+        cells = [_value(each.get(step), 2) for step in steps]
+        whole = found.one("information_share", target)
+        rows.append([target.replace(",", " and "), _value(whole), *cells])
+    yield from _table(["", "all trials", *(f"trial {step}" for step in steps)], rows)
+
+
+def _switch(found: Found) -> Iterator[str]:
+    series = found.series("share_extreme:switched", GL)
+    if not series:
+        return
+    steady = {row["step"]: row for row in found.series("share_extreme:steady", GL)}
+    yield "Share of extreme stimuli when the goal changes from threshold and slope to guess and"
+    yield "lapse after trial 15, and when it is guess and lapse from the start:"
+    yield ""
+    shown = [row for row in series if row["step"] in (14, 15, 16, 17, 18, 20, 25, 30)]
+    yield from _table(
+        ["trial", *(str(row["step"]) for row in shown)],
+        [
+            ["changed", *(_value(row, 2) for row in shown)],
+            ["from the start", *(_value(steady[row["step"]], 2) for row in shown)],
+        ],
+    )
+
+
+def _times(found: Found) -> Iterator[str]:
+    if not found.has("seconds_per_step"):
+        return
+    yield "Milliseconds on one thread, to choose a stimulus and for a whole trial. The grid methods"
+    yield "are ours, which need no posteriors to score a stimulus; as published, they compute the"
+    yield "posterior and its entropy for every stimulus and answer. Same grid, same stimuli."
+    yield ""
+    rows = []
+    for row in found.rows:
+        if row["metric"] == "seconds_per_step":
+            key = row["target"], row["method"]
+            trial, ratio = found.one("seconds_per_trial", *key), found.one("ratio", *key)
+            assert trial is not None
+            assert ratio is not None
+            times = (f"{1000 * r['value']:.2f}" for r in (row, trial))
+            rows.append([row["method"], *times, f"{ratio['value']:.1f}"])
+    yield from _table(["", "stimulus", "trial", "times ours (stimulus)"], rows)
+
+
+def _long(found: Found) -> Iterator[str]:
+    series = found.series("longest_pause", TS)
+    if not series:
+        return
+    step = series[-1]["step"]
+
+    def value(metric: str) -> float:
+        row = found.last(metric, TS)
+        assert row is not None
+        return float(row["value"])
+
+    yield (
+        f"{step} trials in a row: longest pause {1000 * value('longest_pause'):.1f} ms, median "
+        f"{1000 * value('median_pause_first_100'):.1f} ms in the first hundred and "
+        f"{1000 * value('median_pause_last_100'):.1f} ms in the last, "
+        f"{value('memory_growth_mb'):.1f} MB more memory from a tenth of them on, drift "
+        f"{value('drift'):.1e} prior standard deviations."
+    )
+    yield ""
+    yield "What q loses in experiments longer than it was trained for (30 trials):"
+    yield ""
+    lengths = [row["step"] for row in found.series("long_rmse", TS)]
+    rows = [["posterior RMSE", *(_value(row) for row in found.series("long_rmse", TS))]]
+    kinds = (("long_coverage", "90 % coverage", 2), ("long_gap", "gap to exact, nats", 2))
+    for metric, words, digits in kinds:
+        for name in ("threshold", "slope", "guess", "lapse"):
+            each = found.series(f"{metric}:{name}", TS)
+            if each:
+                rows.append([f"{words}, {name}", *(_value(row, digits) for row in each)])
+    yield from _table(["trials", *map(str, lengths)], rows)
+
+
+# The bars.
+
+Bar = tuple[str, Callable[[Found], tuple[str, bool] | None]]
+
+
+def _at_most(metric: str, target: str, limit: float) -> Callable[[Found], tuple[str, bool] | None]:
+    def check(found: Found) -> tuple[str, bool] | None:
+        row = found.last(metric, target)
+        return None if row is None else (_value(row), row["value"] <= limit)
+
+    return check
+
+
+def _not_above(target: str, other: str) -> Callable[[Found], tuple[str, bool] | None]:
+    def check(found: Found) -> tuple[str, bool] | None:
+        ours, theirs = (found.last("posterior_rmse", target, m) for m in ("aline", other))
+        if ours is None or theirs is None:
+            return None
+        met = ours["value"] <= theirs["value"] + theirs["ci95"]
+        return f"{_value(ours)} against {_value(theirs)}", met
+
+    return check
+
+
+def _apart(target: str, other: str) -> Callable[[Found], tuple[str, bool] | None]:
+    def check(found: Found) -> tuple[str, bool] | None:
+        ours, theirs = (found.last("posterior_rmse", target, m) for m in ("aline", other))
+        if ours is None or theirs is None:
+            return None
+        met = ours["value"] + ours["ci95"] < theirs["value"] - theirs["ci95"]
+        return f"{_value(ours)} against {_value(theirs)}", met
+
+    return check
+
+
+def _between(pair: str) -> Callable[[Found], tuple[str, bool] | None]:
+    def check(found: Found) -> tuple[str, bool] | None:
+        own, novel = found.last("posterior_rmse", pair), found.last(f"posterior_rmse:{pair}", ALL)
+        random = found.last(f"posterior_rmse:{pair}", ALL, "random")
+        if own is None or novel is None or random is None:
+            return None
+        met = own["value"] - own["ci95"] <= novel["value"] <= random["value"] + random["ci95"]
+        return f"{own['value']:.3f} ≤ {novel['value']:.3f} ≤ {random['value']:.3f}", met
+
+    return check
+
+
+def _visits(found: Found) -> tuple[str, bool] | None:
+    near, extreme = (found.one(metric, ALL) for metric in ("share_near_threshold", "share_extreme"))
+    if near is None or extreme is None:
+        return None
+    met = min(near["value"], extreme["value"]) >= 0.1
+    return f"{_value(near, 2)} near the threshold, {_value(extreme, 2)} extreme", met
+
+
+def _moves(found: Found) -> tuple[str, bool] | None:
+    switched = {row["step"]: row for row in found.series("share_extreme:switched", GL)}
+    steady = {row["step"]: row for row in found.series("share_extreme:steady", GL)}
+    if 17 not in switched:
+        return None
+    before, after, usual = switched[15], switched[17], steady[17]
+    met = after["value"] - after["ci95"] > before["value"] + before["ci95"]
+    met = met and after["value"] >= 0.8 * usual["value"]
+    shares = (f"{row['value']:.2f}" for row in (before, after, usual))
+    return "{} at trial 15, {} at 17, usual {}".format(*shares), met
+
+
+def _share(target: str) -> Callable[[Found], tuple[str, bool] | None]:
+    def check(found: Found) -> tuple[str, bool] | None:
+        row = found.one("information_share", target)
+        return None if row is None else (_value(row), row["value"] >= 0.9)
+
+    return check
+
+
+def _faster(method: str, target: str, times: float) -> Callable[[Found], tuple[str, bool] | None]:
+    def check(found: Found) -> tuple[str, bool] | None:
+        row = found.one("ratio", target, method)
+        return None if row is None else (f"{row['value']:.1f} times", row["value"] >= times)
+
+    return check
+
+
+BARS: tuple[Bar, ...] = (
+    ("guess, lapse: RMSE at most 0.175", _at_most("posterior_rmse", GL, 0.175)),
+    ("guess, lapse: at most psi-marginal's, within its interval", _not_above(GL, "psi-marginal")),
+    ("guess, lapse: below QUEST+'s, intervals apart", _apart(GL, "questplus")),
+    ("threshold, slope: RMSE at most 0.57", _at_most("posterior_rmse", TS, 0.57)),
+    ("threshold, slope: at most psi-marginal's", _not_above(TS, "psi-marginal")),
+    ("threshold, slope: at most QUEST+'s", _not_above(TS, "questplus")),
+    ("all four, novel: threshold and slope between own goal and random", _between(TS)),
+    ("all four, novel: guess and lapse between own goal and random", _between(GL)),
+    ("all four, novel: stimuli visit both threshold and extremes", _visits),
+    ("after the switch, stimuli at the extremes within two trials", _moves),
+    ("one-step information, threshold and slope: at least 0.9 of the optimum", _share(TS)),
+    ("one-step information, guess and lapse: at least 0.9 of the optimum", _share(GL)),
+    ("10 times faster than psi-marginal as published", _faster("psi-marginal-published", TS, 10)),
+    ("30 times faster than QUEST+ as published", _faster("questplus-published", ALL, 30)),
+    ("10 times faster than our psi-marginal", _faster("psi-marginal", TS, 10)),
+    ("30 times faster than our QUEST+", _faster("questplus", ALL, 30)),
+    ("no pause above 50 ms in a long experiment", _at_most("longest_pause", TS, 0.05)),
+)
+
+
+def _bars(found: Found) -> Iterator[str]:
+    checked = [(name, check(found)) for name, check in BARS]
+    rows = [[name, c[0], "met" if c[1] else "**not met**"] for name, c in checked if c is not None]
+    if rows:
+        yield from _table(["bar", "measured", ""], rows)
+
+
+# Figures.
+
+
+def figures(result: Result) -> Mapping[str, Figure]:
+    """Errors by trial and stimuli by trial, as far as they were measured."""
+    found, data = Found(result), result["data"]
+    drawn: dict[str, Figure] = {}
+    if found.has("posterior_rmse"):
+        drawn["rmse"] = _draw_errors(found)
+    histograms = dict(data.get("stimuli", {}))
+    if "switch" in data:
+        histograms["switch"] = data["switch"]
+    if histograms:
+        drawn["stimuli"] = _draw_stimuli(histograms)
+    if found.has("information_share"):
+        drawn["optimum"] = _draw_optimum(found)
+    return drawn
+
+
+def _colours() -> dict[str, str]:
+    from aline.app.plots.canvas import INK, MUTED, NO, POSTERIOR, YES
+
+    return {
+        "aline": POSTERIOR,
+        "psi-marginal": YES,
+        "questplus": NO,
+        "random": MUTED,
+        "greedy": INK,
+    }
+
+
+def _draw_errors(found: Found) -> Figure:
+    from aline.app.plots.canvas import WIDE, figure, legend_above, styled
+
+    with styled():
+        drawn = figure(WIDE, 3.4, gap=0.04)
+        panels = drawn.subplots(1, 2)
+        for axes, target in zip(panels, (TS, GL), strict=True):
+            for method in METHODS:
+                _draw_series(axes, found.series("posterior_rmse", target, method), method)
+            axes.set_xlabel("trial")
+            axes.set_ylabel(f"posterior RMSE, {target.replace(',', ' and ')}")
+        legend_above(panels[0], len(METHODS))
+    return drawn
+
+
+def _draw_series(axes: Axes, rows: list[Row], method: str) -> None:
+    if not rows:
+        return
+    steps, values = [row["step"] for row in rows], [row["value"] for row in rows]
+    colour, style = _colours()[method], "--" if method == "greedy" else "-"
+    axes.plot(steps, values, color=colour, linestyle=style, linewidth=1.5, label=NAMES[method])
+    low = [row["value"] - row["ci95"] for row in rows]
+    high = [row["value"] + row["ci95"] for row in rows]
+    axes.fill_between(steps, low, high, color=colour, alpha=0.15, linewidth=0)
+
+
+_TITLES = {TS: "goal: threshold and slope", GL: "goal: guess and lapse", ALL: "goal: all four"}
+
+
+def _draw_stimuli(histograms: Mapping[str, Any]) -> Figure:
+    from aline.app.plots.canvas import NO, WIDE, figure, styled
+
+    with styled():
+        drawn = figure(WIDE, 2.7, gap=0.03)
+        panels = drawn.subplots(1, len(histograms), sharey=True, squeeze=False)[0]
+        for axes, (name, histogram) in zip(panels, histograms.items(), strict=True):
+            _draw_histogram(axes, histogram)
+            axes.set_title(_TITLES.get(name, "the goal changes after trial 15"))
+            axes.set_xlabel("trial")
+            if name == "switch":
+                axes.axvline(15.5, color=NO, linewidth=1)
+        panels[0].set_ylabel("stimulus")
+    return drawn
+
+
+def _draw_histogram(axes: Axes, histogram: Mapping[str, Any]) -> None:
+    """Shares of stimuli, darker where there are more; after the random first trial."""
+    import numpy as np
+    from matplotlib.colors import LinearSegmentedColormap
+
+    from aline.app.plots.canvas import PAPER, POSTERIOR
+
+    counts = np.array(histogram["counts"], dtype=float).T
+    shares = counts / np.maximum(counts.sum(0), 1)
+    shade = LinearSegmentedColormap.from_list("share", [PAPER, POSTERIOR])
+    trials = np.arange(counts.shape[1] + 1) + 0.5
+    axes.pcolormesh(trials, histogram["edges"], shares, cmap=shade, vmin=0, vmax=0.4)
+
+
+def _draw_optimum(found: Found) -> Figure:
+    from aline.app.plots.canvas import HALF, NO, POSTERIOR, figure, legend_above, ruled, styled
+
+    with styled():
+        drawn = figure(HALF, 2.8)
+        axes = drawn.subplots()
+        ruled(axes)
+        for target, colour in ((TS, POSTERIOR), (GL, NO)):
+            rows = found.series("information_share", target)
+            steps, values = [row["step"] for row in rows], [row["value"] for row in rows]
+            axes.plot(steps, values, color=colour, linewidth=1.5, label=target.replace(",", ", "))
+        axes.set_ylim(0, 1.02)
+        axes.set_xlabel("trial")
+        axes.set_ylabel("information, share of the optimum")
+        legend_above(axes, 2)
+    return drawn
