@@ -25,6 +25,7 @@ RANKS = {
     "evaluation": 8,
     "app": 9,
     "psychopy": 9,
+    "__main__": 10,
 }
 
 
