@@ -10,7 +10,7 @@ from small import seeded
 from torch import Tensor
 
 from aline.tasks import get, is_differentiable
-from aline.tasks.ces import LEAST, LIMIT, TAU, utility
+from aline.tasks.ces import LEAST, LIMIT, TAU, log_tail, utility
 
 TASK = get("ces")
 
@@ -73,6 +73,16 @@ def test_likelihood_is_the_plain_one() -> None:
             eta = math.copysign(LIMIT, eta) if abs(eta) > LIMIT - 1e-4 else eta
             expected = plain_log_likelihood(one, first, second, eta)
             assert float(mine[i]) == pytest.approx(expected, rel=2e-3, abs=5e-3)
+
+
+def test_log_tail_is_that_of_the_normal_distribution() -> None:
+    x = torch.cat([torch.linspace(-200, 10, 4001), torch.tensor([-8.0, -8.001, -7.999])])
+    expected = torch.special.log_ndtr(x.double())
+    assert torch.allclose(log_tail(x).double(), expected, rtol=2e-6, atol=2e-7)
+    assert torch.allclose(log_tail(x.double()), expected, rtol=2e-6, atol=1e-9)
+    x.requires_grad_()
+    (slope,) = torch.autograd.grad(log_tail(x).sum(), x)
+    assert slope.isfinite().all()
 
 
 def test_far_tails_are_not_dropped() -> None:

@@ -12,6 +12,7 @@ import typer
 from aline import __version__
 from aline.app.failures import Commands
 from aline.app.terminal import command, program, say, show, silent, suggest, width
+from aline.errors import InputError
 
 if TYPE_CHECKING:
     from aline.app.demo import Demo
@@ -177,17 +178,32 @@ def evaluate(
     episodes: Annotated[int, typer.Option(min=2, help="How many simulated experiments.")] = 500,
     seed: Seed = 0,
     task: OwnTask = None,
+    contrastive: Annotated[
+        int | None,
+        typer.Option(min=1, help="Bound the information gained with so many prior draws instead."),
+    ] = None,
+    pool: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="With --contrastive: a fixed pool of so many designs, no repeats."
+        ),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option(help="Also write the result there, as JSON.")
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Measure how good a model is, against the exact posterior where there is one."""
-    from aline.app.scores import measure, score_lines
+    from aline.app.scores import bound, measure, score_lines
     from aline.app.subject import open_subject
 
     subject = open_subject(model, task)
-    result = measure(subject, episodes, seed)
+    if contrastive is not None:
+        result = bound(subject, contrastive, episodes, pool, seed)
+    elif pool is not None:
+        raise InputError("--pool is for bounds: add --contrastive 1000000")
+    else:
+        result = measure(subject, episodes, seed)
     if output is not None:
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")

@@ -85,6 +85,7 @@ class Design:
             return x
         columns, plain = list(x.unbind(-1)), values.unbind(-1)
         for axis, to in self._pairs:
+            assert self.knee is not None
             columns[axis] = torch.asinh((plain[axis] - plain[to]) / self.knee) / self._reach(axis)
         return torch.stack(columns, -1)
 
