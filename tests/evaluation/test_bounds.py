@@ -7,9 +7,10 @@ from torch import Tensor
 
 from aline.episodes import Context, RandomPolicy, play
 from aline.errors import InputError
-from aline.evaluation import episode_bounds, information_bounds
+from aline.evaluation import adaptive_bounds, episode_bounds, information_bounds
+from aline.model import Mixture
 from aline.tasks import Task, get
-from aline.tasks.linear import exact_information_gain
+from aline.tasks.linear import exact_information_gain, exact_posterior
 
 
 def played(task: Task, batch: int, steps: int) -> tuple[Tensor, Context]:
@@ -43,7 +44,7 @@ def test_few_draws_leave_the_truth_between_the_bounds() -> None:
     assert bounds.lower.value + bounds.lower.ci95 < exact < bounds.upper.value - bounds.upper.ci95
 
 
-@pytest.mark.parametrize("task", [get("psychometric"), get("location"), get("linear")])
+@pytest.mark.parametrize("task", [get("psychometric"), get("location"), get("linear"), get("ces")])
 def test_streaming_is_the_plain_formula(task: Task) -> None:
     """300 episodes and 1600 draws: blocks and chunks that do not fit evenly."""
     theta, context = played(task, 300, 4)
@@ -118,3 +119,46 @@ def test_mistakes() -> None:
         InputError, match="sPCE and sNMC need a log_likelihood, task linear has none"
     ):
         information_bounds(task, context, theta, 10, seeded(0))
+
+
+def exact_marginals(task: Task, context: Context) -> Mixture:
+    """The posterior of the linear task as q: its marginals, without their correlation."""
+    x = task.spec.design.to_user(context.designs)[..., 0].double()
+    average, covariance = exact_posterior(x, task.spec.outcome.to_user(context.outcomes).double())
+    std = covariance.diagonal(dim1=-2, dim2=-1).sqrt()
+    return Mixture(torch.zeros(*std.shape, 1), average[..., None].float(), std[..., None].float())
+
+
+def test_adaptive_bounds_hold_the_exact_gain_with_few_draws() -> None:
+    task = get("linear")
+    theta, context = played(task, 400, 6)
+    exact = float(exact_information_gain(task.spec.design.to_user(context.designs)[..., 0]).mean())
+    q = exact_marginals(task, context)
+    bounds = adaptive_bounds(task, context, theta, q, 30, seeded(1))
+    assert bounds.lower.value - bounds.lower.ci95 <= exact <= bounds.upper.value + bounds.upper.ci95
+    # As close as three thousand draws from the prior (above).
+    assert bounds.lower.value == pytest.approx(exact, abs=2 * bounds.lower.ci95)
+    assert bounds.upper.value - bounds.lower.value < 0.1
+    assert bounds.cap == math.inf
+    assert bounds.note is None
+
+
+def test_adaptive_bounds_agree_with_the_prior_ones() -> None:
+    """Paired on the same episodes, the two pairs differ far less than the episodes do."""
+    task = get("linear")
+    theta, context = played(task, 100, 6)
+    prior = information_bounds(task, context, theta, 20_000, seeded(1))
+    adaptive = adaptive_bounds(task, context, theta, exact_marginals(task, context), 200, seeded(1))
+    assert adaptive.lower.value == pytest.approx(prior.lower.value, abs=0.03)
+    assert adaptive.upper.value == pytest.approx(prior.upper.value, abs=0.03)
+
+
+def test_adaptive_bounds_bracket_the_gain_with_a_wrong_q_too() -> None:
+    """A q that is nowhere near the posterior only loosens them."""
+    task = get("linear")
+    theta, context = played(task, 400, 6)
+    exact = float(exact_information_gain(task.spec.design.to_user(context.designs)[..., 0]).mean())
+    shape = (400, 2, 1)
+    wrong = Mixture(torch.zeros(shape), torch.full(shape, 2.0), torch.full(shape, 0.1))
+    bounds = adaptive_bounds(task, context, theta, wrong, 300, seeded(1))
+    assert bounds.lower.value - bounds.lower.ci95 <= exact <= bounds.upper.value + bounds.upper.ci95

@@ -68,15 +68,15 @@ def test_j_is_what_q_gained() -> None:
 def test_an_implicit_simulator_gets_j_only_and_is_told_so() -> None:
     implicit = get("linear", horizon=4)
     implicit.log_likelihood = None
-    result = evaluate_information(small_model(implicit), implicit, Protocol(4, 4), 10)
+    result = evaluate_information(small_model(implicit), implicit, Protocol(4, 4), 10, 10)
     assert [row["metric"] for row in result["rows"]] == ["j"]
     assert "J only" in result["notes"][0]
 
 
 def test_rows() -> None:
-    found = evaluate_information(small_model(LINEAR), LINEAR, Protocol(4, 4, pool=9), 10)
+    found = evaluate_information(small_model(LINEAR), LINEAR, Protocol(4, 4, pool=9), 10, 20)
     assert {row["method"] for row in found["rows"]} == {"aline"}
-    assert [row["metric"] for row in found["rows"]] == ["j", "spce", "snmc"]
+    assert [row["metric"] for row in found["rows"]] == ["j", "spce", "snmc", "ace", "vnmc"]
     assert found["protocol"]["pool"] == 9
     free = Protocol(4, 4)
     rows = information_rows(

@@ -23,6 +23,8 @@ _KINDS = {
     "j": ("nats gained about the targets: J, and the bounds that need a likelihood", 2),
     "spce": ("", 2),
     "snmc": ("", 2),
+    "ace": ("", 2),
+    "vnmc": ("", 2),
 }
 _NAMES = {
     "rmse": "mean",
@@ -30,6 +32,8 @@ _NAMES = {
     "j": "J",
     "spce": "sPCE, from below",
     "snmc": "sNMC, from above",
+    "ace": "the same with draws from q, from below",
+    "vnmc": "the same with draws from q, from above",
 }
 
 
@@ -43,11 +47,16 @@ def measure(subject: Subject, episodes: int, seed: int) -> dict[str, Any]:
 def bound(
     subject: Subject, contrastive: int, episodes: int, pool: int | None, seed: int
 ) -> dict[str, Any]:
-    """Bound what the model's experiments tell, on the task's protocol."""
+    """Bound what the model's experiments tell, on the task's protocol.
+
+    The adaptive pair of bounds takes a hundredth of the draws.
+    """
     spec = subject.model.spec
     protocol = Protocol(episodes, spec.horizon, spec.start, pool, seed)
     with _bar(f"evaluating {subject.name}") as tell:
-        return evaluate_information(subject.model, subject.task, protocol, contrastive, tell)
+        return evaluate_information(
+            subject.model, subject.task, protocol, contrastive, contrastive // 100, tell
+        )
 
 
 @contextmanager

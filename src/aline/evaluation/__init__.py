@@ -1,6 +1,11 @@
 """Is it right: exact posteriors, bounds, gaps and coverage."""
 
-from aline.evaluation.bounds import Bounds, episode_bounds, information_bounds
+from aline.evaluation.bounds import (
+    Bounds,
+    adaptive_bounds,
+    episode_bounds,
+    information_bounds,
+)
 from aline.evaluation.estimates import Estimate
 from aline.evaluation.exact import (
     can_be_exact,
@@ -23,6 +28,7 @@ __all__ = [
     "Estimate",
     "Information",
     "Protocol",
+    "adaptive_bounds",
     "can_be_exact",
     "converged_nodes",
     "coverage",

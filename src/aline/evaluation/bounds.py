@@ -16,6 +16,8 @@ from torch import Tensor
 from aline.episodes import Context
 from aline.errors import InputError
 from aline.evaluation.estimates import Estimate, mean
+from aline.evaluation.simulated import log_prior
+from aline.model import Mixture
 from aline.spaces import Parameters
 from aline.tasks import Task
 from aline.tasks.task import Named
@@ -24,6 +26,7 @@ _AT_ONCE = 2**16  # likelihood values a call: what stays in the cache
 _EPISODES = 256  # episodes a call, each compared with _CHUNK draws
 _CHUNK = _AT_ONCE // _EPISODES
 _PILOT = 4 * _CHUNK  # draws that are compared on every observation, to see which tell most
+_DEFENSIVE = 0.1  # the share of the prior in an adaptive proposal
 _FEW = 0.1  # the share of draws that is better followed one by one
 
 Progress = Callable[[int, int], None]
@@ -34,14 +37,15 @@ Progress = Callable[[int, int], None]
 class Bounds:
     """Lower and upper bound on the expected information gain, in nats."""
 
-    lower: Estimate  # sPCE
-    upper: Estimate  # sNMC
+    lower: Estimate  # sPCE, or ACE with a proposal
+    upper: Estimate  # sNMC, or VNMC with a proposal
     contrastive: int  # L
+    adaptive: bool = False  # whether the draws came from a proposal, not from the prior
 
     @property
     def cap(self) -> float:
         """What the lower bound cannot exceed, however much was learned."""
-        return math.log(self.contrastive + 1)
+        return math.inf if self.adaptive else math.log(self.contrastive + 1)
 
     @property
     def note(self) -> str | None:
@@ -95,6 +99,64 @@ def episode_bounds(
     with_truth = torch.logaddexp(evidence, at_truth)
     lower = at_truth - with_truth + math.log(contrastive + 1)
     return lower, at_truth - evidence + math.log(contrastive)
+
+
+def adaptive_bounds(
+    task: Task,
+    context: Context,
+    theta: Tensor,
+    posterior: Mixture,
+    contrastive: int,
+    generator: torch.Generator,
+    progress: Progress | None = None,
+) -> Bounds:
+    """The same bounds with draws from q (Foster et al., 2020: ACE from below, VNMC from above).
+
+    Where q is near the posterior, thousands of draws do what takes millions from the prior, and
+    nothing caps the lower bound. `posterior` is q after the whole episode, [batch, parameter] on
+    the network's scale. A tenth of the draws comes from the prior, so that no weight can explode
+    where q has missed something.
+    """
+    _check(task, context, contrastive)
+    at_truth = task.log_prob(theta, context.designs, context.outcomes).double().sum(1)
+    own = _log_weight(theta, posterior) + at_truth
+    parts = []
+    for episode in range(len(theta)):
+        rows = slice(episode, episode + 1)
+        q = Mixture(posterior.log_weight[rows], posterior.mean[rows], posterior.std[rows])
+        seen = Context(context.designs[rows], context.outcomes[rows])
+        parts.append(_adaptive_evidence(task, seen, q, contrastive, generator))
+        if progress is not None:
+            progress(episode + 1, len(theta))
+    evidence = torch.cat(parts)
+    lower = at_truth - torch.logaddexp(evidence, own) + math.log(contrastive + 1)
+    upper = at_truth - evidence + math.log(contrastive)
+    return Bounds(mean(lower), mean(upper), contrastive, adaptive=True)
+
+
+def _adaptive_evidence(
+    task: Task, seen: Context, q: Mixture, count: int, generator: torch.Generator
+) -> Tensor:
+    """Log of the sum of weighted likelihoods over draws from q, for one episode, [1]."""
+    chunk = max(1, _AT_ONCE // seen.length)
+    total = torch.full((1,), -torch.inf, dtype=torch.float64)
+    for start in range(0, count, chunk):
+        size = min(chunk, count - start)
+        from_q = q.sample(size, generator)[:, 0]
+        from_prior = task.spec.parameters.sample(size, generator)
+        is_prior = torch.rand(size, 1, generator=generator) < _DEFENSIVE
+        theta = torch.where(is_prior, from_prior, from_q)
+        log_likelihood = task.log_prob(theta, seen.designs, seen.outcomes).double().sum(1)
+        total = torch.logaddexp(total, (log_likelihood + _log_weight(theta, q)).logsumexp(0))
+    return total
+
+
+def _log_weight(theta: Tensor, q: Mixture) -> Tensor:
+    """Log of prior over proposal, [batch]."""
+    prior = log_prior(theta).double().sum(-1)
+    proposal = q.log_prob(theta).double().sum(-1)
+    mixed = torch.logaddexp(proposal + math.log(1 - _DEFENSIVE), prior + math.log(_DEFENSIVE))
+    return prior - mixed
 
 
 def contrastive_draws(
@@ -159,7 +221,8 @@ class _Block:
         self._task, self._design, self._outcome = task, design, outcome  # [episode, step]
         self._steps = outcome.shape[1]
         self._margin = math.log(contrastive) + 12.0
-        each = torch.stack([self._log_likelihood(pilot, t) for t in range(self._steps)], -1)
+        steps = map(self._observation, range(self._steps))
+        each = torch.stack([self._log_likelihood(pilot, *seen) for seen in steps], -1)
         total = each.sum(-1)
         self._evidence = total.logsumexp(0).double()
         self._kept: list[_Pairs] = []
@@ -181,7 +244,8 @@ class _Block:
         potential = self._potential(pilot)
         floor = torch.maximum(self._evidence, at_truth.sum(1).double()) - self._margin
         for step in range(self._steps // 2):
-            potential = potential + each[..., step] - self._log_peak(pilot, step)
+            peak = self._log_peak(pilot, *self._observation(step))
+            potential = potential + each[..., step] - peak
             if float((potential > floor).float().mean()) < _FEW:
                 return step + 1
         return self._steps  # too late to save anything
@@ -191,13 +255,14 @@ class _Block:
         if not self._prunes:
             total = torch.zeros(())
             for step in range(self._steps):
-                total = total + self._log_likelihood(draws, step)
+                total = total + self._log_likelihood(draws, *self._observation(step))
             self._count(total.logsumexp(0))
             return
         potential = self._potential(draws)
         for step in range(self._dense):
-            potential = potential + self._log_likelihood(draws, step)
-            potential = potential - self._log_peak(draws, step)
+            seen = self._observation(step)
+            potential = potential + self._log_likelihood(draws, *seen)
+            potential = potential - self._log_peak(draws, *seen)
         draw, episode = (potential > self._floor).nonzero(as_tuple=True)
         theta = {name: value[draw] for name, value in draws.items()}
         self._kept.append(_Pairs(theta, episode, potential[draw, episode]))
@@ -230,9 +295,9 @@ class _Block:
             alive = pairs.potential > floor[pairs.episode]
             if int(alive.sum()) < 0.7 * len(alive):
                 pairs = pairs[alive]
-            exact = self._log_likelihood(pairs.theta, step, pairs.episode)
-            peak = self._log_peak(pairs.theta, step, pairs.episode)
-            pairs.potential = pairs.potential + (exact - peak)[:, 0]
+            seen = self._observation(step, pairs.episode)
+            exact = self._log_likelihood(pairs.theta, *seen)
+            pairs.potential = pairs.potential + (exact - self._log_peak(pairs.theta, *seen))[:, 0]
         self._count(_log_sums(pairs.potential, pairs.episode, len(self._outcome)))
 
     def _count(self, log_sum: Tensor) -> None:
@@ -240,22 +305,21 @@ class _Block:
 
     def _potential(self, draws: Named) -> Tensor:
         """The most that the log likelihood of all observations can be, [chunk, episode]."""
-        total = torch.zeros(_size(draws), len(self._outcome))
-        for step in range(self._steps):
-            total = total + self._log_peak(draws, step)
-        return total
+        flat = {name: column.T.reshape(1, -1) for name, column in self._design.items()}
+        each = self._log_peak(draws, flat, self._outcome.T.reshape(1, -1))
+        return each.expand(_size(draws), -1).reshape(_size(draws), self._steps, -1).sum(1)
 
-    def _log_likelihood(self, theta: Named, step: int, episode: Tensor | None = None) -> Tensor:
-        """Of one observation: of every episode, [draw, episode], or of one a draw, [draw, 1]."""
+    def _log_likelihood(self, theta: Named, design: Named, outcome: Tensor) -> Tensor:
         assert self._task.log_likelihood is not None
-        return self._task.log_likelihood(theta, *self._observation(step, episode))
+        return self._task.log_likelihood(theta, design, outcome)
 
-    def _log_peak(self, theta: Named, step: int, episode: Tensor | None = None) -> Tensor:
+    def _log_peak(self, theta: Named, design: Named, outcome: Tensor) -> Tensor:
         """What `_log_likelihood` cannot exceed."""
         assert self._task.log_peak is not None
-        return self._task.log_peak(theta, *self._observation(step, episode))
+        return self._task.log_peak(theta, design, outcome)
 
-    def _observation(self, step: int, episode: Tensor | None) -> tuple[Named, Tensor]:
+    def _observation(self, step: int, episode: Tensor | None = None) -> tuple[Named, Tensor]:
+        """One observation of every episode, [1, episode], or of some episodes, [pair, 1]."""
         columns = {name: column[:, step] for name, column in self._design.items()}
         outcome = self._outcome[:, step]
         if episode is None:

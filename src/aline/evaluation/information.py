@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from aline.episodes import Context, Policy
-from aline.evaluation.bounds import Bounds, information_bounds
+from aline.evaluation.bounds import Bounds, adaptive_bounds, information_bounds
 from aline.evaluation.estimates import Estimate, mean
 from aline.evaluation.results import Row, result, row
 from aline.evaluation.simulated import Protocol, log_prior, play_protocol, posteriors_after
-from aline.model import LearnedPolicy, Model, Network
+from aline.model import LearnedPolicy, Mixture, Model, Network
 from aline.tasks import Task
 
 Progress = Callable[[str, int, int], None]
@@ -27,6 +27,7 @@ class Information:
     """What a policy's experiments told about all parameters, in nats."""
 
     bounds: Bounds | None  # None for a simulator without a likelihood
+    adaptive: Bounds | None  # likewise, and for a policy without a posterior of its own
     j: Estimate | None  # None for a policy without a posterior of its own
     theta: Tensor  # [batch, parameter] on the network's scale
     context: Context
@@ -46,27 +47,37 @@ def measure_information(
     contrastive: int,
     *,
     network: Network | None = None,
+    adaptive: int = 0,
     progress: Progress | None = None,
 ) -> Information:
     """Play a policy aimed at all parameters and bound what it learned.
 
-    `network` is the posterior whose J (Eq. 9, nats gained over the prior) is reported beside.
+    `network` is the posterior whose J (Eq. 9, nats gained over the prior) is reported beside, and
+    with `adaptive` draws an episode from it also the adaptive pair of bounds.
     """
     names = tuple(task.spec.parameters.priors)
     theta, context = play_protocol(policy, task, names, protocol, _named(progress, "playing"))
-    bounds = None
+    bounds = nearer = None
     if task.log_likelihood is not None:
         generator = torch.Generator().manual_seed(protocol.seed + 1_000_003)
         told = _named(progress, "bounding")
         bounds = information_bounds(task, context, theta, contrastive, generator, told)
+        if adaptive and network is not None:
+            posterior = final_posterior(network, context)
+            nearer = adaptive_bounds(task, context, theta, posterior, adaptive, generator, told)
     j = None if network is None else mean(gains(network, theta, context))
-    return Information(bounds, j, theta, context)
+    return Information(bounds, nearer, j, theta, context)
+
+
+def final_posterior(network: Network, context: Context) -> Mixture:
+    """q after the whole episode, [batch, parameter]."""
+    after = posteriors_after(network, context, [context.length])
+    return Mixture(after.log_weight[:, 0], after.mean[:, 0], after.std[:, 0])
 
 
 def gains(network: Network, theta: Tensor, context: Context) -> Tensor:
     """What q learned about all parameters in each episode, log q - log prior of the truth."""
-    posterior = posteriors_after(network, context, [context.length])
-    return (posterior.log_prob(theta[:, None])[:, 0] - log_prior(theta)).sum(-1)
+    return (final_posterior(network, context).log_prob(theta) - log_prior(theta)).sum(-1)
 
 
 def _named(progress: Progress | None, what: str) -> Callable[[int, int], None] | None:
@@ -78,6 +89,8 @@ def information_rows(method: str, task: Task, protocol: Protocol, found: Informa
     measured: dict[str, Estimate | None] = {"j": found.j}
     if found.bounds is not None:
         measured |= {"spce": found.bounds.lower, "snmc": found.bounds.upper}
+    if found.adaptive is not None:
+        measured |= {"ace": found.adaptive.lower, "vnmc": found.adaptive.upper}
     target = ",".join(task.spec.parameters.priors)
     return [
         row(task.spec.name, method, target, metric, protocol.steps, estimate)
@@ -91,17 +104,25 @@ def evaluate_information(
     task: Task,
     protocol: Protocol,
     contrastive: int,
+    adaptive: int = 0,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """sPCE, sNMC and J of a model's own policy, as a result to write down.
+    """sPCE, sNMC, the adaptive pair and J of a model's own policy, as a result to write down.
 
     `aline` is the method's name on a pool, `aline-box` where any design may be asked.
     """
     began = time.monotonic()
     task = task.described_by(model.spec)
     policy = LearnedPolicy(model.network)
+    network = model.network
     found = measure_information(
-        policy, task, protocol, contrastive, network=model.network, progress=progress
+        policy,
+        task,
+        protocol,
+        contrastive,
+        network=network,
+        adaptive=adaptive,
+        progress=progress,
     )
     method = "aline-box" if protocol.pool is None else "aline"
     return result(
@@ -110,5 +131,6 @@ def evaluate_information(
         time.monotonic() - began,
         protocol=asdict(protocol),
         contrastive=contrastive,
+        adaptive=adaptive,
         notes=found.notes,
     )

@@ -64,7 +64,8 @@ def _log_likelihood(theta: Named, design: Named, outcome: Tensor) -> Tensor:
     if not bool(clipped.any()):
         return log_density
     # Beyond a limit lies a tail of the normal distribution.
-    return torch.lerp(log_density, log_tail(-outcome.sign() * z), clipped.to(z.dtype))
+    beyond = log_tail(-outcome.sign() * z) - log_density
+    return torch.addcmul(log_density, clipped.to(z.dtype), beyond)
 
 
 def log_tail(x: Tensor) -> Tensor:
