@@ -24,13 +24,22 @@ class Keys(NamedTuple):
     """Projected keys and values, heads split, ready for matrix products."""
 
     keys: Tensor  # [batch, head, head_dim, context], or [batch, head, group, head_dim, context]
-    values: Tensor  # [batch, head, context, head_dim], or [batch, head, group, context, head_dim]
+    # [batch, head, context, value], or [batch, head, group, context, value]; a value is head_dim
+    # numbers to be mixed into the reading token, then whatever shall be read as it is.
+    values: Tensor
 
     def append(self, other: Keys) -> Keys:
         """With further keys behind these."""
         return Keys(
             torch.cat([self.keys, other.keys], -1), torch.cat([self.values, other.values], -2)
         )
+
+
+class Reading(NamedTuple):
+    """What attention brings back."""
+
+    tokens: Tensor  # [batch, group, token, embed]
+    plain: Tensor  # [batch, group, token, head * n], each head's average of what is read as it is
 
 
 def bias_of(mask: Tensor) -> Tensor:
@@ -54,14 +63,17 @@ class Layer(nn.Module):
         self.feed_in = nn.Linear(width, feedforward)
         self.feed_out = nn.Linear(feedforward, width)
 
-    def keys(self, hidden: Tensor) -> Keys:
-        """Project hidden [batch, (group,) context, embed]."""
+    def keys(self, hidden: Tensor, plain: Tensor | None = None) -> Keys:
+        """Project hidden [batch, (group,) context, embed]; `plain` [..., n] is read as it is."""
         split = (*hidden.shape[:-1], 2, self.heads, hidden.shape[-1] // self.heads)
         both = self.key_value(self.norm_key(hidden)).view(split)
         if hidden.dim() == 3:
             keys, values = both.permute(2, 0, 3, 1, 4)
         else:
             keys, values = both.permute(3, 0, 4, 1, 2, 5)
+        if plain is not None:
+            same = plain[:, None].expand(*values.shape[:-1], -1)
+            values = torch.cat([values, same], -1)
         return Keys(keys.transpose(-1, -2), values)
 
     def feed(self, hidden: Tensor) -> Tensor:
@@ -77,7 +89,7 @@ class Layer(nn.Module):
         bias: Tensor | None,
         private: Keys | None = None,
         private_bias: Tensor | None = None,
-    ) -> Tensor:
+    ) -> Reading:
         """Tokens [batch, group, token, embed] after reading the keys they may see."""
         batch, groups, count, width = tokens.shape
         head_dim = width // self.heads
@@ -97,11 +109,11 @@ class Layer(nn.Module):
             weights = torch.cat([logits, own], -1).softmax(-1)
             common, mine = weights.split([logits.shape[-1], own.shape[-1]], -1)
             read = common.reshape(batch, self.heads, groups * count, -1) @ shared.values
-            read = read.view(grouped.shape) + mine @ private.values
-            read = read.view(batch, self.heads, groups * count, head_dim)
-        merged = read.transpose(1, 2).reshape(batch, groups, count, width)
-        out: Tensor = tokens + self.out(merged)
-        return out
+            read = read.view(batch, self.heads, groups, count, -1) + mine @ private.values
+            read = read.view(batch, self.heads, groups * count, -1)
+        mixed = read[..., :head_dim].transpose(1, 2).reshape(batch, groups, count, width)
+        plain = read[..., head_dim:].transpose(1, 2).reshape(batch, groups, count, -1)
+        return Reading(tokens + self.out(mixed), plain)
 
     def forward(
         self,
@@ -110,9 +122,10 @@ class Layer(nn.Module):
         bias: Tensor | None,
         private: Keys | None = None,
         private_bias: Tensor | None = None,
-    ) -> Tensor:
+    ) -> Reading:
         """Attend, then feed forward."""
-        return self.feed(self.attend(tokens, shared, bias, private, private_bias))
+        tokens, plain = self.attend(tokens, shared, bias, private, private_bias)
+        return Reading(self.feed(tokens), plain)
 
 
 class Layers(nn.ModuleList):

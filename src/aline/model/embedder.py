@@ -19,9 +19,10 @@ class Mlp(nn.Module):
         self.first = nn.Linear(inputs, hidden)
         self.second = nn.Linear(hidden, outputs)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """[..., inputs] -> [..., outputs]."""
-        out: Tensor = self.second(F.relu(self.first(x)))
+    def forward(self, x: Tensor, more: Tensor | None = None) -> Tensor:
+        """[..., inputs] -> [..., outputs]; `more` [..., hidden] comes from further inputs."""
+        inner = self.first(x)
+        out: Tensor = self.second(F.relu(inner if more is None else inner + more))
         return out
 
 
@@ -37,9 +38,9 @@ class DesignEmbedder(nn.Module):
         self.register_buffer("octaves", scales, persistent=False)
         self.mlp = Mlp(len(space) * (1 + 2 * octaves), hidden, width)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """[..., design] -> [..., embed]."""
+    def forward(self, x: Tensor, more: Tensor | None = None) -> Tensor:
+        """[..., design] -> [..., embed]; `more` [..., hidden] comes from further inputs."""
         x = self.space.settled(x)
         angles = (x[..., None] * self.octaves).flatten(-2)
-        out: Tensor = self.mlp(torch.cat([x, angles.sin(), angles.cos()], -1))
+        out: Tensor = self.mlp(torch.cat([x, angles.sin(), angles.cos()], -1), more)
         return out

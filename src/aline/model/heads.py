@@ -98,18 +98,24 @@ class Bernoulli:
 
 
 class MixtureHead(nn.Module):
-    """A token to a mixture. At the start of training it is near N(0, 1), the prior."""
+    """A token to a mixture. At the start of training it is near N(0, 1), the prior.
+
+    `plain` numbers beside the token (averages of what was measured, as it is) also shift all
+    means, by factors that the token chooses: a mean can follow a design or an outcome exactly.
+    """
 
     def __init__(
         self,
         width: int,
         hidden: int,
         components: int,
+        plain: int = 0,
         limits: tuple[float, float] | None = None,
     ):
         super().__init__()
         self.limits = limits
-        self.mlp = Mlp(width, hidden, 3 * components)
+        self.mlp = Mlp(width + plain, hidden, 3 * components)
+        self.follow = nn.Linear(width, plain) if plain else None
         bias = torch.zeros(3, components)
         bias[1] = torch.linspace(-1, 1, components)
         bias[2] = 0.4  # softplus(0.4) = 0.91
@@ -117,30 +123,36 @@ class MixtureHead(nn.Module):
             self.mlp.second.bias.copy_(bias.flatten())
             self.mlp.second.weight.mul_(0.3)
 
-    def forward(self, tokens: Tensor) -> Mixture:
-        """[..., embed] -> mixtures [...]."""
-        mixture = mixture_of(self.mlp(tokens))
+    def forward(self, tokens: Tensor, plain: Tensor) -> Mixture:
+        """[..., embed] and [..., plain] -> mixtures [...]."""
+        raw = self.mlp(torch.cat([tokens, plain], -1))
+        shift = None
+        if self.follow is not None:
+            shift = (self.follow(tokens) * plain).sum(-1, keepdim=True)
+        mixture = mixture_of(raw, shift)
         if self.limits is None:
             return mixture
         return Censored(mixture.log_weight, mixture.mean, mixture.std, self.limits)
 
 
-def mixture_of(raw: Tensor) -> Mixture:
-    """Free numbers [..., 3 * component] as mixtures [...]."""
+def mixture_of(raw: Tensor, shift: Tensor | None = None) -> Mixture:
+    """Free numbers [..., 3 * component] as mixtures [...], all means shifted by [..., 1]."""
     logit, mean, spread = raw.chunk(3, -1)
+    if shift is not None:
+        mean = mean + shift
     return Mixture(logit.log_softmax(-1), mean, F.softplus(spread) + STD_FLOOR)
 
 
 class BernoulliHead(nn.Module):
     """A token to a probability."""
 
-    def __init__(self, width: int, hidden: int):
+    def __init__(self, width: int, hidden: int, plain: int = 0):
         super().__init__()
-        self.mlp = Mlp(width, hidden, 1)
+        self.mlp = Mlp(width + plain, hidden, 1)
 
-    def forward(self, tokens: Tensor) -> Bernoulli:
-        """[..., embed] -> probabilities [...]."""
-        return Bernoulli(self.mlp(tokens).squeeze(-1))
+    def forward(self, tokens: Tensor, plain: Tensor) -> Bernoulli:
+        """[..., embed] and [..., plain] -> probabilities [...]."""
+        return Bernoulli(self.mlp(torch.cat([tokens, plain], -1)).squeeze(-1))
 
 
 Belief = Mixture | Bernoulli

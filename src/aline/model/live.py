@@ -22,7 +22,7 @@ from aline.episodes import Context, Goal
 from aline.model.attention import Layer
 from aline.model.embedder import Mlp
 from aline.model.heads import Mixture, mixture_of
-from aline.model.network import Network, View
+from aline.model.network import Decoded, Network, View, plain_observations
 from aline.spaces import Design
 
 
@@ -32,8 +32,16 @@ def begin(network: Network) -> View:
     if network.config.context == "full":
         return network.read(empty)
     weights = Folded.of(network)
-    stored = weights.project(weights.context_states(network.nothing[None]))
+    first = weights.project(weights.context_states(network.nothing[None]))
+    stored = Stored(*first, torch.zeros(len(network.spec.design) + 2, 1))
     return LiveView(network, empty, [], [], None, None, (1, 1), weights=weights, stored=stored)
+
+
+class Projected(NamedTuple):
+    """Keys and values of some tokens in some layers."""
+
+    keys: Tensor  # [layer, head, token, head_dim]
+    values: Tensor  # [layer, head, head_dim, token]
 
 
 class Stored(NamedTuple):
@@ -41,11 +49,14 @@ class Stored(NamedTuple):
 
     keys: Tensor  # [layer, head, context, head_dim]
     values: Tensor  # [layer, head, head_dim, context]
+    plain: Tensor  # [plain, context], the observations as they are
 
-    def append(self, other: Stored) -> Stored:
+    def append(self, new: Projected, plain: Tensor) -> Stored:
         """With further observations behind these."""
         return Stored(
-            torch.cat([self.keys, other.keys], 2), torch.cat([self.values, other.values], 3)
+            torch.cat([self.keys, new.keys], 2),
+            torch.cat([self.values, new.values], 3),
+            torch.cat([self.plain, plain], 1),
         )
 
 
@@ -56,33 +67,43 @@ class LiveView(View):
     weights: Folded
     stored: Stored
 
-    def decode(self, tokens: Tensor) -> list[Tensor]:
+    def decode(self, tokens: Tensor) -> Decoded:
         """Target tokens [1, 1, target, embed] after each layer; they see only context."""
-        return [rows[None, None] for rows in self._decode(tokens[0, 0])]
+        states, plain = self._decode(tokens[0, 0])
+        return Decoded([rows[None, None] for rows in states], plain[None, None])
 
-    def _decode(self, rows: Tensor) -> list[Tensor]:
-        states, read = [], zip(*self.stored, strict=True)
-        for layer, (keys, values) in zip(self.weights.layers, read, strict=False):
-            rows = layer(rows, keys, values)
+    def _decode(self, rows: Tensor) -> Decoded:
+        states = []
+        for layer, keys, values in zip(self.weights.layers, *self.stored[:2], strict=False):
+            rows, weights = layer(rows, keys, values)
             states.append(rows)
-        return states
+        plain = torch.matmul(self.stored.plain, weights)  # [head, plain, token]
+        return Decoded(states, plain.flatten(0, 1).T)
 
     @cached_property
-    def _parameter_rows(self) -> list[Tensor]:
+    def _parameter_rows(self) -> Decoded:
         """The parameters' tokens [parameter, embed] after each layer."""
         return self._decode(self.network.parameter_embedding)
 
     def posterior(self, chosen: Tensor | None = None) -> Mixture:
         """Marginal posteriors [1, 1, parameter] on the network's scale."""
-        if chosen is not None:
-            return super().posterior(chosen)
-        return mixture_of(
-            self.weights.posterior(_standardise(self._parameter_rows[-1]))[None, None]
-        )
+        return self._posterior if chosen is None else super().posterior(chosen)
+
+    @cached_property
+    def _posterior(self) -> Mixture:
+        states, plain = self._parameter_rows
+        rows, follow = _standardise(states[-1]), self.weights.follow
+        if follow is None:
+            return mixture_of(self.weights.posterior(rows)[None, None])
+        raw = self.weights.posterior(torch.cat([rows, plain], 1))
+        shift = (torch.addmm(follow.bias, rows, follow.weight) * plain).sum(1, keepdim=True)
+        return mixture_of(raw[None, None], shift[None, None])
 
     def scores(self, candidates: Tensor, goal: Goal) -> Tensor:
         """The pool policy's logits [1, 1, query] of candidates [1, 1, query, design]."""
-        rows = self.weights.candidate(self.weights.spectrum(candidates[0, 0]))
+        told = self._told()
+        told = None if told is None else told[0, 0]
+        rows = self.weights.candidate(self.weights.spectrum(candidates[0, 0]), told)
         return self.weights.score(_standardise(self._ask(rows, goal))).view(1, 1, -1)
 
     def _policy_decode(self, tokens: Tensor, goal: Goal) -> Tensor:
@@ -93,24 +114,26 @@ class LiveView(View):
     def _ask(self, rows: Tensor, goal: Goal) -> Tensor:
         depth = len(self.weights.policy)
         own = self.weights.project_policy(self._selected_states(goal, depth))
-        stored = Stored(self.stored.keys[-depth:], self.stored.values[-depth:]).append(own)
-        for layer, keys, values in zip(self.weights.policy, *stored, strict=True):
-            rows = layer(rows, keys, values)
+        keys = torch.cat([self.stored.keys[-depth:], own.keys], 2)
+        values = torch.cat([self.stored.values[-depth:], own.values], 3)
+        for layer, k, v in zip(self.weights.policy, keys, values, strict=True):
+            rows, _ = layer(rows, k, v)
         return rows
 
     def _selected_states(self, goal: Goal, depth: int) -> Tensor:
         """The goal's tokens as the policy's layers read them, [layer, target, embed]."""
-        states = torch.stack(self._parameter_rows[-depth:])[:, goal.parameters[0]]
+        states = torch.stack(self._parameter_rows.states[-depth:])[:, goal.parameters[0]]
         if goal.points.shape[1]:
             network, points = self.network, goal.points[0, goal.points_mask[0]]
             tokens = network.design_embedder(points) + network.prediction_marker
-            states = torch.cat([states, torch.stack(self._decode(tokens)[-depth:])], 1)
+            states = torch.cat([states, torch.stack(self._decode(tokens).states[-depth:])], 1)
         return states
 
     def extend(self, design: Tensor, outcome: Tensor) -> LiveView:
         """With one more observation: design [1, design], outcome [1]."""
         seen = torch.cat([self.weights.spectrum(design), outcome[:, None]], 1)
         states = self.weights.context_states(self.weights.observation(seen))
+        plain = plain_observations(Context(design, outcome)).T
         return LiveView(
             self.network,
             self.context.append(design, outcome),
@@ -120,7 +143,7 @@ class LiveView(View):
             None,
             (1, 1),
             weights=self.weights,
-            stored=self.stored.append(self.weights.project(states)),
+            stored=self.stored.append(self.weights.project(states), plain),
         )
 
 
@@ -155,14 +178,24 @@ class FoldedLayer(NamedTuple):
         inner = torch.addmm(self.feed_in_bias, _standardise(rows), self.feed_in).relu_()
         return torch.addmm(rows, inner, self.feed_out).add_(self.feed_out_bias)
 
-    def __call__(self, rows: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """Rows [token, embed] after reading keys [head, key, head_dim] and feeding forward."""
+    def __call__(self, rows: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows [token, embed] after reading keys [head, key, head_dim] and feeding forward.
+
+        Also the weights [head, key, token] with which they read.
+        """
         heads, _, head_dim = keys.shape
         query = torch.addmm(self.query_bias, _standardise(rows), self.query)
         query = query.view(-1, heads, head_dim).permute(1, 2, 0)
         weights = torch.bmm(keys, query).softmax(1)  # [head, key, token]
         read = torch.bmm(values, weights).view(heads * head_dim, -1).T
-        return self.feed(torch.addmm(rows, read, self.out).add_(self.out_bias))
+        return self.feed(torch.addmm(rows, read, self.out).add_(self.out_bias)), weights
+
+
+class FoldedLinear(NamedTuple):
+    """A linear layer."""
+
+    weight: Tensor  # [inputs, outputs]
+    bias: Tensor  # [outputs]
 
 
 class FoldedMlp(NamedTuple):
@@ -175,7 +208,7 @@ class FoldedMlp(NamedTuple):
 
     @classmethod
     def of(cls, mlp: Mlp, norm: nn.LayerNorm | None = None) -> FoldedMlp:
-        """Fold an MLP and the norm before it."""
+        """Fold an MLP and the norm before its first inputs."""
         weight, bias = _fold(norm, mlp.first)
         return cls(weight, bias, mlp.second.weight.T.contiguous(), mlp.second.bias)
 
@@ -189,9 +222,10 @@ class FoldedMlp(NamedTuple):
             a.second_bias + b.second_bias,
         )
 
-    def __call__(self, rows: Tensor) -> Tensor:
-        """[row, inputs] -> [row, outputs]."""
-        inner = torch.addmm(self.first_bias, rows, self.first).relu_()
+    def __call__(self, rows: Tensor, more: Tensor | None = None) -> Tensor:
+        """[row, inputs] -> [row, outputs]; `more` [hidden] comes from further inputs."""
+        bias = self.first_bias if more is None else self.first_bias + more
+        inner = torch.addmm(bias, rows, self.first).relu_()
         return torch.addmm(self.second_bias, inner, self.second)
 
 
@@ -208,6 +242,7 @@ class Folded(NamedTuple):
     key_value: Tensor  # [layer, embed, 2 * embed]
     key_value_bias: Tensor  # [layer, 1, 2 * embed]
     posterior: FoldedMlp
+    follow: FoldedLinear | None  # by which plain readings shift the posterior's means
     score: FoldedMlp
 
     @classmethod
@@ -217,6 +252,7 @@ class Folded(NamedTuple):
         layers, policy = list(network.layers), network.policy
         folds = [_fold(layer.norm_key, layer.key_value) for layer in (*layers, *policy.layers)]
         design = FoldedMlp.of(network.design_embedder.mlp)
+        follow = network.posterior_head.follow
         return cls(
             space=network.spec.design,
             heads=network.config.heads,
@@ -228,6 +264,7 @@ class Folded(NamedTuple):
             key_value=torch.stack([weight for weight, _ in folds]),
             key_value_bias=torch.stack([bias for _, bias in folds])[:, None],
             posterior=FoldedMlp.of(network.posterior_head.mlp, network.norm),
+            follow=follow and FoldedLinear(*_fold(network.norm, follow)),
             score=FoldedMlp.of(policy.head, policy.norm),
         )
 
@@ -245,20 +282,20 @@ class Folded(NamedTuple):
         # The policy's layers read the same states as the last of the inference layers.
         return torch.stack(states + states[-len(self.policy) :])
 
-    def project(self, states: Tensor) -> Stored:
+    def project(self, states: Tensor) -> Projected:
         """Keys and values of states [layer, token, embed]."""
         return self._split(torch.baddbmm(self.key_value_bias, _standardise(states), self.key_value))
 
-    def project_policy(self, states: Tensor) -> Stored:
+    def project_policy(self, states: Tensor) -> Projected:
         """Likewise for the policy's layers alone, which also read the goal."""
         depth = len(self.policy)
         weight, bias = self.key_value[-depth:], self.key_value_bias[-depth:]
         return self._split(torch.baddbmm(bias, _standardise(states), weight))
 
-    def _split(self, both: Tensor) -> Stored:
+    def _split(self, both: Tensor) -> Projected:
         layers, tokens, _ = both.shape
         keys, values = both.view(layers, tokens, 2, self.heads, -1).unbind(2)
-        return Stored(keys.transpose(1, 2), values.permute(0, 2, 3, 1))
+        return Projected(keys.transpose(1, 2), values.permute(0, 2, 3, 1))
 
 
 def _standardise(rows: Tensor) -> Tensor:
@@ -267,8 +304,12 @@ def _standardise(rows: Tensor) -> Tensor:
 
 
 def _fold(norm: nn.LayerNorm | None, linear: nn.Linear) -> tuple[Tensor, Tensor]:
-    """One matrix [inputs, outputs] and bias for a norm's affine part and the linear after it."""
+    """One matrix [inputs, outputs] and bias for a norm's affine part and the linear after it.
+
+    Inputs of the linear beyond the norm's do not pass the norm.
+    """
     if norm is None:
         return linear.weight.T.contiguous(), linear.bias
-    weight = (linear.weight * norm.weight).T.contiguous()
-    return weight, linear.bias + linear.weight @ norm.bias
+    normed = linear.weight[:, : len(norm.weight)]
+    weight = torch.cat([normed * norm.weight, linear.weight[:, len(norm.weight) :]], 1)
+    return weight.T.contiguous(), linear.bias + normed @ norm.bias

@@ -7,18 +7,19 @@ gradients back, so that the policy's loss never disturbs q (paper, section 3.3).
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from aline.episodes import Context, Goal
 from aline.errors import InputError, InternalError
-from aline.model.attention import Keys, Layers, bias_of
+from aline.model.attention import Keys, Layers, Reading, bias_of
 from aline.model.embedder import DesignEmbedder, Mlp
-from aline.model.heads import Belief, BernoulliHead, Mixture, MixtureHead
+from aline.model.heads import STD_FLOOR, Belief, BernoulliHead, Mixture, MixtureHead
 from aline.spaces import Binary, Design
 from aline.tasks import Spec
 
@@ -39,6 +40,9 @@ class ModelConfig:
     context: Literal["independent", "full"] = "independent"
     # "pool" scores candidates; "box" proposes a point.
     policy: Literal["pool", "box"] = "pool"
+    # Give the heads, beside a token, what its attention reads of the observations as they are, and
+    # tell the policy the means and spreads of q: fine scales pass both without being relearned.
+    shortcuts: bool = True
 
     def __post_init__(self) -> None:
         if self.width % self.heads:
@@ -84,13 +88,15 @@ class Network(nn.Module):
         self.nothing = nn.Parameter(torch.randn(width))
         self.layers = Layers(config.layers, width, config.heads, hidden)
         self.norm = nn.LayerNorm(width)
-        self.posterior_head = MixtureHead(width, hidden, config.components)
+        plain = config.heads * (len(spec.design) + 2) if config.shortcuts else 0
+        self.posterior_head = MixtureHead(width, hidden, config.components, plain)
         self.predictive_head: MixtureHead | BernoulliHead = (
-            BernoulliHead(width, hidden)
+            BernoulliHead(width, hidden, plain)
             if isinstance(spec.outcome, Binary)
-            else MixtureHead(width, hidden, config.components, spec.outcome.saturated())
+            else MixtureHead(width, hidden, config.components, plain, spec.outcome.saturated())
         )
-        self.policy = PolicyHalf(spec.design, config)
+        told = len(spec.parameters) if config.shortcuts else 0
+        self.policy = PolicyHalf(spec.design, told, config)
 
     def read(
         self, context: Context, visible: Tensor | None = None, extra: Context | None = None
@@ -119,11 +125,8 @@ class Network(nn.Module):
         if extra is not None:
             own = self.observe_tokens(extra.designs, extra.outcomes)
             own = own.view(len(tokens), groups, -1, own.shape[-1])
-            private = [
-                layer.keys(state)
-                for layer, state in zip(self.layers, self.context_states(own), strict=True)
-            ]
-        keys = [layer.keys(state) for layer, state in zip(self.layers, hidden, strict=True)]
+            private = self.context_keys(self.context_states(own), extra)
+        keys = self.context_keys(hidden, context)
         return View(self, context, hidden, keys, bias, private, (len(tokens), groups))
 
     def _read_expanded(
@@ -145,8 +148,8 @@ class Network(nn.Module):
         start = self.nothing.expand(len(tokens), 1, -1)
         bias = bias_of(_with_nothing(mask[:, None]))
         hidden = self.context_states(torch.cat([start, tokens], 1), bias)
-        keys = [layer.keys(state) for layer, state in zip(self.layers, hidden, strict=True)]
         expanded = Context(designs, outcomes, mask)
+        keys = self.context_keys(hidden, expanded)
         return View(self, expanded, hidden, keys, bias, None, (batch, groups))
 
     def observe_tokens(self, designs: Tensor, outcomes: Tensor) -> Tensor:
@@ -161,15 +164,42 @@ class Network(nn.Module):
             hidden = states[-1]
             if self.config.context == "full":
                 attended = layer.attend(hidden[:, None], layer.keys(hidden), bias)
-                hidden = attended[:, 0]
+                hidden = attended.tokens[:, 0]
             states.append(layer.feed(hidden))
         return states
 
+    def context_keys(self, hidden: list[Tensor], context: Context) -> list[Keys]:
+        """What each layer makes of the context's hidden states.
+
+        The last one also gives the observations as they are; the token that stands for no data,
+        where it is in front of them, is all zeros.
+        """
+        *below, last = zip(self.layers, hidden, strict=True)
+        keys = [layer.keys(state) for layer, state in below]
+        if not self.config.shortcuts:
+            return [*keys, last[0].keys(last[1])]
+        seen = plain_observations(context).view(*last[1].shape[:-2], -1, len(self.spec.design) + 2)
+        missing = last[1].shape[-2] - seen.shape[-2]
+        return [*keys, last[0].keys(last[1], nn.functional.pad(seen, (0, 0, missing, 0)))]
+
+
+def plain_observations(context: Context) -> Tensor:
+    """Designs, outcomes and a one [..., n, design + 2].
+
+    Designs are on the scale on which a parameter that is uniform on the same interval is seen.
+    """
+    designs = torch.special.ndtri((0.5 + 0.5 * context.designs).clamp(0.003, 0.997))
+    outcomes = context.outcomes[..., None]
+    return torch.cat([designs, outcomes, torch.ones_like(outcomes)], -1)
+
 
 class PolicyHalf(nn.Module):
-    """psi: candidates (or one proposal token) read the context and the goal."""
+    """psi: candidates (or one proposal token) read the context and the goal.
 
-    def __init__(self, space: Design, config: ModelConfig):
+    It is told the means and spreads of q for `told` parameters.
+    """
+
+    def __init__(self, space: Design, told: int, config: ModelConfig):
         super().__init__()
         design, width, hidden = len(space), config.width, config.feedforward
         self.layers = Layers(config.policy_layers, width, config.heads, hidden)
@@ -178,12 +208,16 @@ class PolicyHalf(nn.Module):
         if self.is_box:
             self.proposal = nn.Parameter(torch.randn(width))
             self.head = Mlp(width, hidden, 2 * design)
+            self.follow = nn.Linear(told, design, bias=False) if told else None
             with torch.no_grad():
                 self.head.second.weight.mul_(0.1)
                 self.head.second.bias[design:] = -1.0
+                if self.follow is not None:
+                    self.follow.weight.mul_(0.1)
         else:
             self.embedder = DesignEmbedder(space, config.octaves, hidden, width)
             self.head = Mlp(width, hidden, 1)
+        self.told = nn.Linear(2 * told, hidden, bias=False) if told else None
 
 
 def _groups(context: Context, visible: Tensor | None, extra: Context | None) -> int:
@@ -195,6 +229,13 @@ def _groups(context: Context, visible: Tensor | None, extra: Context | None) -> 
 def _with_nothing(visible: Tensor) -> Tensor:
     """Every group sees the token that stands for no data."""
     return torch.cat([torch.ones_like(visible[..., :1]), visible], -1)
+
+
+class Decoded(NamedTuple):
+    """Target tokens as the network leaves them."""
+
+    states: list[Tensor]  # after each layer, [batch, group, target, embed]
+    plain: Tensor  # what the last layer read of the observations as they are
 
 
 @dataclass
@@ -221,18 +262,18 @@ class View:
     def _unfold(self, tokens: Tensor) -> Tensor:
         return tokens.reshape(*self.shape, *tokens.shape[2:])
 
-    def decode(self, tokens: Tensor) -> list[Tensor]:
+    def decode(self, tokens: Tensor) -> Decoded:
         """Target tokens [batch, group, target, embed] after each layer; they see only context."""
-        tokens = self._fold(tokens)
+        reading = Reading(self._fold(tokens), torch.zeros(()))
         states = []
         for i, layer in enumerate(self.network.layers):
             own = None if self.private is None else self.private[i]
-            tokens = layer(tokens, self.keys[i], self.bias, own)
-            states.append(tokens)
-        return states
+            reading = layer(reading.tokens, self.keys[i], self.bias, own)
+            states.append(reading.tokens)
+        return Decoded(states, reading.plain)
 
     @cached_property
-    def parameter_states(self) -> list[Tensor]:
+    def parameter_states(self) -> Decoded:
         """The parameters' tokens after each layer."""
         tokens = self.network.parameter_embedding
         return self.decode(tokens.expand(*self.shape, *tokens.shape))
@@ -243,37 +284,59 @@ class View:
         Only of the parameters with indices `chosen` [batch, n], if given.
         """
         if chosen is None:
-            states = self.parameter_states[-1]
+            decoded = self.parameter_states
         else:
             tokens = self.network.parameter_embedding[chosen][:, None]
-            states = self.decode(tokens.expand(*self.shape, *tokens.shape[2:]))[-1]
-        belief: Mixture = self.network.posterior_head(self.network.norm(self._unfold(states)))
+            decoded = self.decode(tokens.expand(*self.shape, *tokens.shape[2:]))
+        belief: Mixture = self.network.posterior_head(*self._said(decoded))
         return belief
 
-    def _point_states(self, points: Tensor) -> list[Tensor]:
+    def _said(self, decoded: Decoded) -> tuple[Tensor, Tensor]:
+        """What a head makes a belief of."""
+        return self.network.norm(self._unfold(decoded.states[-1])), self._unfold(decoded.plain)
+
+    @cached_property
+    def moments(self) -> Tensor:
+        """What the policy is told of q: means, then log spreads, [batch, group, 2 * parameter]."""
+        mean, std = self.posterior().moments()
+        return torch.cat([mean, std.clamp_min(STD_FLOOR).log()], -1).detach()
+
+    def _point_states(self, points: Tensor) -> Decoded:
         tokens = self.network.design_embedder(points) + self.network.prediction_marker
         return self.decode(tokens.expand(*self.shape, *tokens.shape[2:]))
 
     def predictive(self, points: Tensor) -> Belief:
         """Beliefs about outcomes at points [batch, group or 1, target, design]."""
-        states = self._point_states(points)
-        belief: Belief = self.network.predictive_head(self.network.norm(self._unfold(states[-1])))
+        belief: Belief = self.network.predictive_head(*self._said(self._point_states(points)))
         return belief
 
     def scores(self, candidates: Tensor, goal: Goal) -> Tensor:
         """The pool policy's logits [batch, group, query] of [batch, group or 1, query, design]."""
-        tokens = self.network.policy.embedder(candidates)
+        told = self._told()
+        tokens = self.network.policy.embedder(
+            candidates, None if told is None else told[:, :, None]
+        )
         tokens = self._policy_decode(tokens.expand(*self.shape, *tokens.shape[2:]), goal)
         logits: Tensor = self.network.policy.head(tokens).squeeze(-1)
         return logits
+
+    def _told(self) -> Tensor | None:
+        """What the policy makes of q's moments, [batch, group, hidden]."""
+        told = self.network.policy.told
+        return None if told is None else told(self.moments)
 
     def propose(self, goal: Goal) -> Proposal:
         """The box policy's point."""
         token: Tensor = self.network.policy.proposal
         token = self._policy_decode(token.expand(*self.shape, 1, -1), goal)[:, :, 0]
-        raw, spread = self.network.policy.head(token).chunk(2, -1)
+        policy = self.network.policy
+        raw, spread = policy.head(token, self._told()).chunk(2, -1)
+        if policy.follow is not None:
+            raw = raw + policy.follow(self.moments[..., : policy.follow.in_features])
         log_std = spread.clamp(-6.0, 0.0)
-        return Proposal(raw.tanh(), log_std, raw**2 + (spread - log_std) ** 2)
+        # The inverse of the scale on which a parameter that is uniform on the box is seen.
+        mean = torch.erf(raw / math.sqrt(2))
+        return Proposal(mean, log_std, raw**2 + (spread - log_std) ** 2)
 
     def _policy_decode(self, tokens: Tensor, goal: Goal) -> Tensor:
         """Queries see the context and the selected targets, never each other."""
@@ -283,7 +346,7 @@ class View:
         states, bias = self._goal_states(goal)
         tokens = self._fold(tokens)
         for layer, keys, state in zip(policy.layers, self._context_keys(), states, strict=True):
-            tokens = layer(tokens, keys, self.bias, layer.keys(state), bias)
+            tokens = layer(tokens, keys, self.bias, layer.keys(state), bias).tokens
         out: Tensor = policy.norm(self._unfold(tokens))
         return out
 
@@ -312,10 +375,10 @@ class View:
     def _goal_states(self, goal: Goal) -> tuple[list[Tensor], Tensor]:
         """The goal's tokens as the policy's layers read them, and which of them count."""
         depth = len(self.network.policy.layers)
-        states = self.parameter_states[-depth:]
+        states = self.parameter_states.states[-depth:]
         mask = goal.parameters
         if goal.points.shape[1]:
-            points = self._point_states(goal.points[:, None])[-depth:]
+            points = self._point_states(goal.points[:, None]).states[-depth:]
             states = [torch.cat(pair, 2) for pair in zip(states, points, strict=True)]
             mask = torch.cat([mask, goal.points_mask], 1)
         mask = mask[:, None].expand(*self.shape, -1)
@@ -329,11 +392,10 @@ class View:
         network = self.network
         if network.config.context == "full" or self.bias is not None:
             return network.read(context)
-        states = network.context_states(network.observe_tokens(design[:, None], outcome[:, None]))
-        keys = [
-            old.append(layer.keys(state))
-            for layer, old, state in zip(network.layers, self.keys, states, strict=True)
-        ]
+        new_one = Context(design[:, None], outcome[:, None])
+        states = network.context_states(network.observe_tokens(new_one.designs, new_one.outcomes))
+        new_keys = network.context_keys(states, new_one)
+        keys = [old.append(new) for old, new in zip(self.keys, new_keys, strict=True)]
         hidden = [torch.cat(pair, 1) for pair in zip(self.hidden, states, strict=True)]
         view = View(network, context, hidden, keys, None, None, self.shape)
         if self._policy_keys and not self._is_learning:

@@ -92,6 +92,14 @@ def target_log_prob(view: View, played: Played) -> Tensor:
     return total / goal.count[:, None]
 
 
+@torch.no_grad()
+def read_for_policy(network: Network, context: Context, visible: Tensor) -> View:
+    """A view from which only the policy learns: all of q's part is computed without gradients."""
+    view = network.read(context, visible)
+    _ = view.parameter_states
+    return view
+
+
 @dataclass(frozen=True)
 class Decisions:
     """States sampled from played episodes, one an episode, at which designs are compared."""
@@ -112,8 +120,7 @@ def sample_decisions(network: Network, played: Played, generator: torch.Generato
     ahead = torch.rand(batch, generator=generator) * (total - step)
     judged_now = torch.rand(batch, generator=generator) < 0.5
     horizon = step + 1 + torch.where(judged_now, torch.zeros(batch), ahead).long()
-    with torch.no_grad():
-        view = network.read(played.context, up_to(step[:, None], total))
+    view = read_for_policy(network, played.context, up_to(step[:, None], total))
     return Decisions(step, view, horizon.clamp(max=total))
 
 
@@ -206,8 +213,8 @@ def sampled_pool_loss(
     """
     total, batch = played.length, played.batch
     step = torch.randint(total, (batch,), generator=generator)
+    view = read_for_policy(network, played.context, up_to(step[:, None], total))
     with torch.no_grad():
-        view = network.read(played.context, up_to(step[:, None], total))
         end = step + 1 if config.credit == "immediate" else torch.full_like(step, total)
         ends = torch.stack([step, end], 1)
         log_q = target_log_prob(network.read(played.context, up_to(ends, total)), played)
@@ -236,8 +243,7 @@ def pathwise_loss(
     """
     total = played.length
     steps = stratified(played.batch, min(config.decisions, total), total, generator)
-    with torch.no_grad():
-        view = network.read(played.context, up_to(steps, total))
+    view = read_for_policy(network, played.context, up_to(steps, total))
     proposal = view.propose(played.goal)
     proposals = proposal.draw(generator)
     with frozen(network):
@@ -263,8 +269,7 @@ def imitation_loss(
     """
     total = played.length
     steps = torch.arange(total).expand(played.batch, total)
-    with torch.no_grad():
-        view = network.read(played.context, up_to(steps, total))
+    view = read_for_policy(network, played.context, up_to(steps, total))
     if network.config.policy == "box":
         proposal = view.propose(played.goal)
         z = (informed - proposal.mean) / proposal.log_std.exp()
