@@ -62,7 +62,7 @@ def test_policy_losses_reach_the_policy_and_never_q(name, policy, loss, context)
 @pytest.mark.parametrize("name", ["psychometric", "location", "linear"])
 def test_inference_loss_reaches_q_and_never_the_policy(name, context):
     network, episodes, generator = played(name, "pool", context)
-    inference_loss(network, episodes, CONFIG, generator).backward()
+    inference_loss(network, episodes, CONFIG, CONFIG.points, generator).backward()
     assert all(p.grad is None for p in network.policy.parameters())
     assert network.nothing.grad is not None
 

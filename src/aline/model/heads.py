@@ -100,8 +100,7 @@ class Bernoulli:
 class MixtureHead(nn.Module):
     """A token to a mixture. At the start of training it is near N(0, 1), the prior.
 
-    `plain` numbers beside the token (averages of what was measured, as it is) also shift all
-    means, by factors that the token chooses: a mean can follow a design or an outcome exactly.
+    Beside the token it may see `plain` numbers: averages of what was measured, as it is.
     """
 
     def __init__(
@@ -115,7 +114,6 @@ class MixtureHead(nn.Module):
         super().__init__()
         self.limits = limits
         self.mlp = Mlp(width + plain, hidden, 3 * components)
-        self.follow = nn.Linear(width, plain) if plain else None
         bias = torch.zeros(3, components)
         bias[1] = torch.linspace(-1, 1, components)
         bias[2] = 0.4  # softplus(0.4) = 0.91
@@ -125,21 +123,15 @@ class MixtureHead(nn.Module):
 
     def forward(self, tokens: Tensor, plain: Tensor) -> Mixture:
         """[..., embed] and [..., plain] -> mixtures [...]."""
-        raw = self.mlp(torch.cat([tokens, plain], -1))
-        shift = None
-        if self.follow is not None:
-            shift = (self.follow(tokens) * plain).sum(-1, keepdim=True)
-        mixture = mixture_of(raw, shift)
+        mixture = mixture_of(self.mlp(torch.cat([tokens, plain], -1)))
         if self.limits is None:
             return mixture
         return Censored(mixture.log_weight, mixture.mean, mixture.std, self.limits)
 
 
-def mixture_of(raw: Tensor, shift: Tensor | None = None) -> Mixture:
-    """Free numbers [..., 3 * component] as mixtures [...], all means shifted by [..., 1]."""
+def mixture_of(raw: Tensor) -> Mixture:
+    """Free numbers [..., 3 * component] as mixtures [...]."""
     logit, mean, spread = raw.chunk(3, -1)
-    if shift is not None:
-        mean = mean + shift
     return Mixture(logit.log_softmax(-1), mean, F.softplus(spread) + STD_FLOOR)
 
 

@@ -33,7 +33,7 @@ def begin(network: Network) -> View:
         return network.read(empty)
     weights = Folded.of(network)
     first = weights.project(weights.context_states(network.nothing[None]))
-    stored = Stored(*first, torch.zeros(len(network.spec.design) + 2, 1))
+    stored = Stored(*first, torch.zeros(len(network.spec.design) + 1, 1))
     return LiveView(network, empty, [], [], None, None, (1, 1), weights=weights, stored=stored)
 
 
@@ -77,6 +77,8 @@ class LiveView(View):
         for layer, keys, values in zip(self.weights.layers, *self.stored[:2], strict=False):
             rows, weights = layer(rows, keys, values)
             states.append(rows)
+        if not self.network.config.shortcuts:
+            return Decoded(states, rows[:, :0])
         plain = torch.matmul(self.stored.plain, weights)  # [head, plain, token]
         return Decoded(states, plain.flatten(0, 1).T)
 
@@ -92,12 +94,8 @@ class LiveView(View):
     @cached_property
     def _posterior(self) -> Mixture:
         states, plain = self._parameter_rows
-        rows, follow = _standardise(states[-1]), self.weights.follow
-        if follow is None:
-            return mixture_of(self.weights.posterior(rows)[None, None])
-        raw = self.weights.posterior(torch.cat([rows, plain], 1))
-        shift = (torch.addmm(follow.bias, rows, follow.weight) * plain).sum(1, keepdim=True)
-        return mixture_of(raw[None, None], shift[None, None])
+        rows = torch.cat([_standardise(states[-1]), plain], 1)
+        return mixture_of(self.weights.posterior(rows)[None, None])
 
     def scores(self, candidates: Tensor, goal: Goal) -> Tensor:
         """The pool policy's logits [1, 1, query] of candidates [1, 1, query, design]."""
@@ -191,13 +189,6 @@ class FoldedLayer(NamedTuple):
         return self.feed(torch.addmm(rows, read, self.out).add_(self.out_bias)), weights
 
 
-class FoldedLinear(NamedTuple):
-    """A linear layer."""
-
-    weight: Tensor  # [inputs, outputs]
-    bias: Tensor  # [outputs]
-
-
 class FoldedMlp(NamedTuple):
     """Two linear layers with a ReLU between."""
 
@@ -242,7 +233,6 @@ class Folded(NamedTuple):
     key_value: Tensor  # [layer, embed, 2 * embed]
     key_value_bias: Tensor  # [layer, 1, 2 * embed]
     posterior: FoldedMlp
-    follow: FoldedLinear | None  # by which plain readings shift the posterior's means
     score: FoldedMlp
 
     @classmethod
@@ -252,7 +242,6 @@ class Folded(NamedTuple):
         layers, policy = list(network.layers), network.policy
         folds = [_fold(layer.norm_key, layer.key_value) for layer in (*layers, *policy.layers)]
         design = FoldedMlp.of(network.design_embedder.mlp)
-        follow = network.posterior_head.follow
         return cls(
             space=network.spec.design,
             heads=network.config.heads,
@@ -264,7 +253,6 @@ class Folded(NamedTuple):
             key_value=torch.stack([weight for weight, _ in folds]),
             key_value_bias=torch.stack([bias for _, bias in folds])[:, None],
             posterior=FoldedMlp.of(network.posterior_head.mlp, network.norm),
-            follow=follow and FoldedLinear(*_fold(network.norm, follow)),
             score=FoldedMlp.of(policy.head, policy.norm),
         )
 

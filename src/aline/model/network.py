@@ -88,7 +88,7 @@ class Network(nn.Module):
         self.nothing = nn.Parameter(torch.randn(width))
         self.layers = Layers(config.layers, width, config.heads, hidden)
         self.norm = nn.LayerNorm(width)
-        plain = config.heads * (len(spec.design) + 2) if config.shortcuts else 0
+        plain = config.heads * (len(spec.design) + 1) if config.shortcuts else 0
         self.posterior_head = MixtureHead(width, hidden, config.components, plain)
         self.predictive_head: MixtureHead | BernoulliHead = (
             BernoulliHead(width, hidden, plain)
@@ -178,19 +178,18 @@ class Network(nn.Module):
         keys = [layer.keys(state) for layer, state in below]
         if not self.config.shortcuts:
             return [*keys, last[0].keys(last[1])]
-        seen = plain_observations(context).view(*last[1].shape[:-2], -1, len(self.spec.design) + 2)
+        seen = plain_observations(context).view(*last[1].shape[:-2], -1, len(self.spec.design) + 1)
         missing = last[1].shape[-2] - seen.shape[-2]
         return [*keys, last[0].keys(last[1], nn.functional.pad(seen, (0, 0, missing, 0)))]
 
 
 def plain_observations(context: Context) -> Tensor:
-    """Designs, outcomes and a one [..., n, design + 2].
+    """Designs and outcomes [..., n, design + 1].
 
     Designs are on the scale on which a parameter that is uniform on the same interval is seen.
     """
     designs = torch.special.ndtri((0.5 + 0.5 * context.designs).clamp(0.003, 0.997))
-    outcomes = context.outcomes[..., None]
-    return torch.cat([designs, outcomes, torch.ones_like(outcomes)], -1)
+    return torch.cat([designs, context.outcomes[..., None]], -1)
 
 
 class PolicyHalf(nn.Module):

@@ -55,9 +55,13 @@ def stratified(batch: int, count: int, total: int, generator: torch.Generator) -
 
 
 def inference_loss(
-    network: Network, played: Played, config: TrainingConfig, generator: torch.Generator
+    network: Network,
+    played: Played,
+    config: TrainingConfig,
+    count: int,
+    generator: torch.Generator,
 ) -> Tensor:
-    """Eq. 13 on sampled prefixes, for every parameter and for predictions anywhere.
+    """Eq. 13 on sampled prefixes, for every parameter and `count` predictions anywhere.
 
     All parameters are learned whatever the goal: the goal steers the policy, never the posterior.
     """
@@ -66,12 +70,10 @@ def inference_loss(
     loss = torch.zeros(())
     if len(network.spec.parameters):
         loss = loss - view.posterior().log_prob(played.world.theta[:, None]).mean()
-    if config.points:
-        points = network.spec.design.sample(
-            played.batch, config.prefixes * config.points, generator
-        )
+    if count:
+        points = network.spec.design.sample(played.batch, config.prefixes * count, generator)
         outcomes = played.world.answer(points, generator)
-        shape = (played.batch, config.prefixes, config.points)
+        shape = (played.batch, config.prefixes, count)
         belief = view.predictive(points.view(*shape, -1))
         loss = loss - belief.log_prob(outcomes.view(shape)).mean()
     return loss

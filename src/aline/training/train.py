@@ -18,7 +18,7 @@ from aline.episodes import Context, RandomPolicy, draw_goals, play
 from aline.errors import InputError, InternalError
 from aline.model import LearnedPolicy, Model, ModelConfig, Network, fresh
 from aline.model.checkpoint import read_tensors, write_tensors
-from aline.tasks import Task, is_differentiable
+from aline.tasks import PREDICTIONS, Task, is_differentiable
 from aline.training.budget import Budget, parse_duration
 from aline.training.config import TrainingConfig
 from aline.training.losses import (
@@ -129,10 +129,15 @@ class Losses(nn.Module):
         self.network, self.policy_loss, self.config = network, policy_loss, config
 
     def forward(
-        self, played: Played, teach: bool, informed: Tensor | None, generator: torch.Generator
+        self,
+        played: Played,
+        points: int,
+        teach: bool,
+        informed: Tensor | None,
+        generator: torch.Generator,
     ) -> list[Tensor]:
         """Of q, and of the policy where it is taught: by its credit, or by `informed` designs."""
-        losses = [inference_loss(self.network, played, self.config, generator)]
+        losses = [inference_loss(self.network, played, self.config, points, generator)]
         if informed is not None:
             losses.append(imitation_loss(self.network, played, informed, generator))
         elif teach:
@@ -165,10 +170,16 @@ class Run:
             self.network.parameters(),
             lr=self.config.learning_rate,
             weight_decay=self.config.weight_decay,
+            fused=True,
         )
         self.metrics = Metrics(self.folder if self.workers.is_first else None)
         losses = Losses(self.network, self.policy_loss, self.config)
         self.losses = self.workers.together(losses)
+
+    @property
+    def wants_predictions(self) -> bool:
+        """Whether predictions are among what the task is trained for."""
+        return any(PREDICTIONS in names for names, _ in self.task.spec.targets)
 
     @property
     def progress(self) -> float:
@@ -213,7 +224,9 @@ class Run:
             informed = None
             if teach and not joint and self.task.explore is not None:
                 informed = self.informed_designs(played.world.theta, played.length, generator)
-            losses = self.losses(played, teach and joint, informed, generator)
+            # Where no goal wants predictions, q learns them by the way.
+            points = self.config.points if update == 0 or self.wants_predictions else 0
+            losses = self.losses(played, points, teach and joint, informed, generator)
             self.update(losses)
             if update == 0:
                 self.measure(played, losses)
