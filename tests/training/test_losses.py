@@ -16,6 +16,7 @@ from aline.training.losses import (
     pathwise_loss,
     sample_decisions,
     sampled_pool_loss,
+    standardise,
     stratified,
     target_log_prob,
     up_to,
@@ -168,3 +169,12 @@ def test_pathwise_gradient_matches_finite_differences():
     with torch.no_grad():
         slope = (value(designs + step) - value(designs - step)) / (2 * step)
     assert torch.allclose(designs.grad[:, 0, 0], slope, atol=2e-4)
+
+
+def test_late_steps_count_as_much_as_early_ones():
+    generator = torch.Generator().manual_seed(0)
+    step = torch.arange(30).repeat(40)
+    gains = torch.randn(1200, 8, generator=generator) * 0.8 ** step[:, None]
+    spread = standardise(gains, step).view(40, 30, 8).square().mean((0, 2)).sqrt()
+    assert 0.4 < spread.min()
+    assert spread.max() < 2.0
