@@ -3,12 +3,11 @@
     python benchmarks/training.py --output results/training.json
 
 Location finding, joint training, 200 episodes a round, horizon 30. `plain` and `aline` score 200
-candidates at every step; `aline-box` proposes a point. A round is complete: for plain an epoch
-with its one gradient step, for aline playing a batch and its default number of gradient steps.
-In these three every design is drawn from the policy. By default aline plays some rounds with random
-designs at first, and some greedily, where a pool is four times as large: `aline-mixed` is `aline`
-with these shares as they are. What the weights are does not matter to the time, so they are
-untrained.
+candidates at every step; `aline-box` proposes a point. A round plays a batch with every design
+drawn from the policy and takes one gradient step on it, for q and the policy both. By default aline
+takes several gradient steps on each batch, scores fewer candidates, and plays some rounds in other
+ways: `aline-default` and `aline-box-default` are those rounds as they are, which learn more from an
+episode. What the weights are does not matter to the time, so they are untrained.
 
 Each method runs in processes of its own, by turns; its peak memory is the whole process's, with
 Python and torch (plain needs about 9 GB). Measure on an idle machine: whatever else runs is in the
@@ -47,9 +46,9 @@ from aline.training.train import Run, choose_policy_loss, default_model, seeded
 EPISODES, CANDIDATES = plain.EPISODES, plain.CANDIDATES
 BUSY = 0.5  # a one-minute load above this is said aloud
 MEMORY_BAR = 0.25
-SPEED_BARS = {"aline": 12.0, "aline-mixed": 12.0, "aline-box": 80.0}
-# Every design of every round is drawn from the policy, among `candidates`.
-DRAWN = {"random_share": 0.0, "greedy_share": 0.0}
+SPEED_BARS = {"aline": 12.0, "aline-box": 80.0}
+# Every design of every round is drawn from the policy, and each batch serves one gradient step.
+ONCE = {"random_share": 0.0, "greedy_share": 0.0, "updates": 1, "policy_updates": 1}
 
 
 @dataclass(frozen=True)
@@ -103,12 +102,13 @@ def aline_method(episodes: int, seed: int, policy: str, **settings: float) -> Me
 
 METHODS: dict[str, Callable[[int, int], Method]] = {
     "plain": plain_method,
-    "aline": partial(aline_method, policy="pool", candidates=CANDIDATES, **DRAWN),
-    "aline-mixed": partial(aline_method, policy="pool", candidates=CANDIDATES),
-    "aline-box": partial(aline_method, policy="box", **DRAWN),
+    "aline": partial(aline_method, policy="pool", candidates=CANDIDATES, **ONCE),
+    "aline-default": partial(aline_method, policy="pool"),
+    "aline-box": partial(aline_method, policy="box", **ONCE),
+    "aline-box-default": partial(aline_method, policy="box"),
 }
 # Timed rounds of a method at each of its turns: about as long as each other, but for plain's.
-ROUNDS = {"plain": 2, "aline": 15, "aline-mixed": 15, "aline-box": 50}
+ROUNDS = {"plain": 2, "aline": 15, "aline-default": 15, "aline-box": 100, "aline-box-default": 30}
 
 
 @dataclass(frozen=True)
@@ -209,14 +209,14 @@ def _row(method: str, metric: str, estimate: Estimate, **more: Any) -> Row:
 
 def show(measured: dict[str, Measured], found: list[Row]) -> None:
     """Print what each method does, then how it compares with the bars."""
-    print(f"{'':41}  what a played episode is learned from")
-    head = f"{'method':11}  {'episodes/s':>16}  {'peak':>10}"
+    print(f"{'':47}  what a played episode is learned from")
+    head = f"{'method':17}  {'episodes/s':>16}  {'peak':>10}"
     print(f"{head}  {'gradient steps':>14}  {'states (q)':>10}  {'decisions (policy)':>18}")
     for name, mine in measured.items():
         learned, known = mine.learning, math.isfinite(mine.speed.ci95)
         error = f" ± {mine.speed.ci95:.1f}" if known else ""
         print(
-            f"{name:11}  {f'{mine.speed.value:.1f}{error}':>16}  {mine.memory.value / 1e6:7.0f} MB"
+            f"{name:17}  {f'{mine.speed.value:.1f}{error}':>16}  {mine.memory.value / 1e6:7.0f} MB"
             f"  {learned.gradient_steps:14}  {learned.posteriors:10}  {learned.decisions:18}"
         )
     for each in found:
@@ -232,7 +232,7 @@ def verdict(each: Row) -> str:
     said = f"{value:.1f} times" if is_speed else f"{value:.3f} of"
     need = f"at least {bar:.0f}" if is_speed else f"at most {bar}"
     kind = "episodes/s" if is_speed else "peak memory"
-    return f"{each['method']:11}  {said} plain's {kind}; {need}: {'met' if met else 'MISSED'}"
+    return f"{each['method']:17}  {said} plain's {kind}; {need}: {'met' if met else 'MISSED'}"
 
 
 def main() -> None:

@@ -34,6 +34,10 @@ class Keys(NamedTuple):
             torch.cat([self.keys, other.keys], -1), torch.cat([self.values, other.values], -2)
         )
 
+    def of_one_group(self) -> Keys:
+        """Private keys of one group as shared keys."""
+        return Keys(self.keys.squeeze(2), self.values.squeeze(2))
+
 
 class Reading(NamedTuple):
     """What attention brings back."""
@@ -42,10 +46,29 @@ class Reading(NamedTuple):
     plain: Tensor  # [batch, group, token, head * n], each head's average of what is read as it is
 
 
-def bias_of(mask: Tensor) -> Tensor:
-    """A bool mask [batch, group, key] as what is added to attention logits."""
+def bias_of(mask: Tensor) -> Tensor | None:
+    """A bool mask [batch, group, key] as what is added to attention logits.
+
+    None where everything is seen.
+    """
+    if bool(mask.all()):
+        return None
     bias = torch.zeros(mask.shape).masked_fill_(~mask, -torch.inf)
     return bias[:, None, :, None, :]
+
+
+def _side_by_side(
+    bias: Tensor | None, keys: Keys, more: Tensor | None, more_keys: Keys
+) -> Tensor | None:
+    """The bias of two sets of keys as one set."""
+    if bias is None and more is None:
+        return None
+    batch = len(keys.keys)
+    parts = [
+        torch.zeros(batch, 1, 1, 1, part.keys.shape[-1]) if known is None else known
+        for known, part in ((bias, keys), (more, more_keys))
+    ]
+    return torch.cat(parts, -1)
 
 
 class Layer(nn.Module):
@@ -64,8 +87,12 @@ class Layer(nn.Module):
         self.feed_out = nn.Linear(feedforward, width)
 
     def keys(self, hidden: Tensor, plain: Tensor | None = None) -> Keys:
-        """Project hidden [batch, (group,) context, embed]; `plain` [..., n] is read as it is."""
-        split = (*hidden.shape[:-1], 2, self.heads, hidden.shape[-1] // self.heads)
+        """Project hidden [batch, (group,) context, embed]; `plain` [..., n] is read as it is.
+
+        Attention's scale is in the keys: they are fewer than the queries.
+        """
+        head_dim = hidden.shape[-1] // self.heads
+        split = (*hidden.shape[:-1], 2, self.heads, head_dim)
         both = self.key_value(self.norm_key(hidden)).view(split)
         if hidden.dim() == 3:
             keys, values = both.permute(2, 0, 3, 1, 4)
@@ -74,12 +101,12 @@ class Layer(nn.Module):
         if plain is not None:
             same = plain[:, None].expand(*values.shape[:-1], -1)
             values = torch.cat([values, same], -1)
-        return Keys(keys.transpose(-1, -2), values)
+        return Keys(keys.transpose(-1, -2) * (1 / math.sqrt(head_dim)), values)
 
     def feed(self, hidden: Tensor) -> Tensor:
         """The feed-forward half, for any shape [..., embed]."""
         inner: Tensor = self.feed_in(self.norm_feed(hidden))
-        out: Tensor = hidden + self.feed_out(F.relu(inner))
+        out: Tensor = hidden + self.feed_out(F.relu(inner, inplace=True))
         return out
 
     def attend(
@@ -93,7 +120,10 @@ class Layer(nn.Module):
         """Tokens [batch, group, token, embed] after reading the keys they may see."""
         batch, groups, count, width = tokens.shape
         head_dim = width // self.heads
-        query = self.query(self.norm_query(tokens)) * (1 / math.sqrt(head_dim))
+        if private is not None and groups == 1:
+            bias = _side_by_side(bias, shared, private_bias, private)
+            shared, private = shared.append(private.of_one_group()), None
+        query = self.query(self.norm_query(tokens))
         query = query.view(batch, groups * count, self.heads, head_dim).transpose(1, 2)
         logits = (query @ shared.keys).view(batch, self.heads, groups, count, -1)
         if bias is not None:

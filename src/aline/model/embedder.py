@@ -22,7 +22,7 @@ class Mlp(nn.Module):
     def forward(self, x: Tensor, more: Tensor | None = None) -> Tensor:
         """[..., inputs] -> [..., outputs]; `more` [..., hidden] comes from further inputs."""
         inner = self.first(x)
-        out: Tensor = self.second(F.relu(inner if more is None else inner + more))
+        out: Tensor = self.second(F.relu(inner if more is None else inner + more, inplace=True))
         return out
 
 

@@ -371,7 +371,7 @@ class View:
         used = hidden[-len(layers) :]
         return [layer.keys(h.detach()) for layer, h in zip(layers, used, strict=True)]
 
-    def _goal_states(self, goal: Goal) -> tuple[list[Tensor], Tensor]:
+    def _goal_states(self, goal: Goal) -> tuple[list[Tensor], Tensor | None]:
         """The goal's tokens as the policy's layers read them, and which of them count."""
         depth = len(self.network.policy.layers)
         states = self.parameter_states.states[-depth:]
