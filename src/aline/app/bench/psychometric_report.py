@@ -245,7 +245,9 @@ def _between(pair: str) -> Callable[[Found], tuple[str, bool] | None]:
         if own is None or novel is None or random is None:
             return None
         met = own["value"] - own["ci95"] <= novel["value"] <= random["value"] + random["ci95"]
-        return f"{own['value']:.3f} ≤ {novel['value']:.3f} ≤ {random['value']:.3f}", met
+        best = _value(found.last(f"posterior_rmse:{pair}", ALL, "greedy"))
+        order = f"{own['value']:.3f} ≤ {novel['value']:.3f} ≤ {random['value']:.3f}"
+        return f"{order}; the exact optimum of this goal has {best}", met
 
     return check
 

@@ -1,0 +1,92 @@
+"""Every part of the benchmark, on a handful of observers and coarse grids."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from aline.app.bench import psychometric
+from aline.app.bench.bench import Settings
+from aline.app.bench.psychometric import ALL, BENCH, PAIRS
+from aline.app.bench.psychometric_report import BARS, Found
+from aline.app.bench.run import run_bench, write_bench
+from aline.episodes import goal_of
+
+COARSE = {"threshold": 9, "slope": 4, "guess": 3, "lapse": 3}
+
+
+@pytest.fixture(scope="module")
+def result() -> dict[str, Any]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(psychometric, "GRID", COARSE)
+        patch.setattr(psychometric, "NODES", (12, 6, 3, 3))
+        patch.setattr(psychometric, "LONG", (30, 32))
+        settings = Settings(quick=True, episodes=4)
+        return run_bench(BENCH, settings, ["errors", "switch", "optimum", "time"])
+
+
+def test_rows_have_every_method_goal_and_trial(result: dict[str, Any]) -> None:
+    found = Found(result)
+    for pair in map(",".join, PAIRS):
+        for method in ("aline", "psi-marginal", "questplus", "random", "greedy"):
+            for metric in ("posterior_rmse", "exact_rmse"):
+                steps = [row["step"] for row in found.series(metric, pair, method)]
+                assert steps == list(range(31)), (metric, pair, method)
+    novel = f"posterior_rmse:{','.join(PAIRS[0])}"
+    assert found.last(novel, ",".join(ALL), "random") is not None
+    assert len(found.series("share_extreme:switched", "guess,lapse")) == 30
+    assert len(found.series("information_share", "guess,lapse")) == 29
+
+
+def test_before_any_trial_every_method_has_the_priors_error(result: dict[str, Any]) -> None:
+    """Grids differ in how well they cut the prior, so only nearly."""
+    found = Found(result)
+    for pair in map(",".join, PAIRS):
+        first = [
+            found.series("posterior_rmse", pair, method)[0]["value"]
+            for method in ("aline", "psi-marginal", "questplus", "greedy")
+        ]
+        assert max(first) < 1.1 * min(first)
+
+
+def test_the_published_algorithm_makes_the_same_choice() -> None:
+    task = psychometric.get("psychometric")
+    ours, theirs = psychometric.PsiMarginal(task, COARSE), psychometric._Published(task, COARSE)
+    state = ours.begin(goal_of(task.spec, PAIRS[1]))
+    for answer in (1.0, -1.0, 1.0, 1.0):
+        information, entropy = ours.information(state), -theirs.information(state)
+        fall = information + entropy  # how the two differ: by the entropy now
+        assert float(fall.max() - fall.min()) < 2e-5  # nats, float32
+        design = ours.choose(state, None, torch.Generator())
+        state = ours.observe(state, design, torch.tensor([answer]))
+
+
+def test_the_table_judges_every_bar_and_the_figures_are_drawn(
+    result: dict[str, Any], tmp_path: Path
+) -> None:
+    kept = json.loads(json.dumps(result))
+    files = write_bench(BENCH, kept, tmp_path, "psychometric")
+    names = {"psychometric-rmse.png", "psychometric-stimuli.png", "psychometric-optimum.png"}
+    assert names <= {file.name for file in files}
+    table = (tmp_path / "psychometric.md").read_text()
+    judged = [name for name, check in BARS if check(Found(kept)) is not None]
+    assert len(judged) == len(BARS) - 1  # that of long experiments was not run
+    assert all(name in table for name in judged)
+
+
+def test_long_experiments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(psychometric, "LONG", (4, 8))
+    monkeypatch.setattr(psychometric, "exact_log_marginals", coarse_marginals)
+    found = Found(run_bench(BENCH, Settings(episodes=2), ["long"]))
+    assert found.last("longest_pause", "threshold,slope")["step"] == 8  # type: ignore[index]
+    assert found.last("drift", "threshold,slope")["value"] < 1e-4  # type: ignore[index]
+    assert [row["step"] for row in found.series("long_gap:slope", "threshold,slope")] == [4, 8]
+
+
+def coarse_marginals(*arguments: Any, **options: Any) -> Any:
+    return psychometric_exact(*arguments, nodes=(16, 8, 4, 4))
+
+
+psychometric_exact = psychometric.exact_log_marginals
