@@ -7,7 +7,7 @@ import torch
 from small import goal_for, seeded, small_network
 from torch.distributions import Uniform
 
-from aline.baselines import PsiMarginal, QuestPlus, UncertaintyPolicy
+from aline.baselines import AcePolicy, GPPolicy, PsiMarginal, QuestPlus, UncertaintyPolicy
 from aline.episodes import FixedPool, Offer, Policy, RandomPolicy, play
 from aline.model import LearnedPolicy
 from aline.spaces import Binary, Pool, Real
@@ -46,16 +46,29 @@ def grid_policies(task: Task) -> dict[str, Policy]:
 def policies(task: Task) -> dict[str, Policy]:
     pool, box = small_network(task), small_network(task, policy="box")
     full = small_network(task, context="full")
-    return grid_policies(task) | {
-        "random": RandomPolicy(task.spec.design),
-        "learned": LearnedPolicy(pool, candidates=12),
-        "learned, exploring": LearnedPolicy(pool, explore=True, candidates=12),
-        "learned, refining": LearnedPolicy(pool, candidates=12, refine=2),
-        "learned, full context": LearnedPolicy(full, candidates=12),
-        "learned box": LearnedPolicy(box),
-        "learned box, exploring": LearnedPolicy(box, explore=True),
-        "uncertainty": UncertaintyPolicy(pool, candidates=12),
-    }
+    return (
+        grid_policies(task)
+        | {
+            "random": RandomPolicy(task.spec.design),
+            "learned": LearnedPolicy(pool, candidates=12),
+            "learned, exploring": LearnedPolicy(pool, explore=True, candidates=12),
+            "learned, refining": LearnedPolicy(pool, candidates=12, refine=2),
+            "learned, full context": LearnedPolicy(full, candidates=12),
+            "learned box": LearnedPolicy(box),
+            "learned box, exploring": LearnedPolicy(box, explore=True),
+            "uncertainty": UncertaintyPolicy(pool, candidates=12),
+            "ACE, random": AcePolicy(pool, acquisition="rs"),
+        }
+        | (
+            {
+                "learned, standardising": LearnedPolicy(pool, candidates=12, standardise=True),
+                "a GP": GPPolicy(task.spec, "us", candidates=12),
+                "a GP, random": GPPolicy(task.spec, "rs", normalise=True),
+            }
+            if isinstance(task.spec.outcome, Real)
+            else {}
+        )
+    )
 
 
 CASES = [

@@ -72,7 +72,7 @@ def test_extreme_parameters_and_designs_give_numbers(task: Task) -> None:
     theta = torch.tensor([-5.0, 5.0])[:, None].expand(2, count)
     edges = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0])] * len(task.spec.design))
     designs = edges.view(1, corners, -1).expand(2, corners, -1)
-    world = type(task.draw(1, seeded(0)))(task.fitted(), theta)  # type: ignore[call-arg]
+    world = task.fitted().worlds(theta, seeded(1))
     outcomes = world.answer(designs, seeded(0))
     assert outcomes.isfinite().all()
     if task.log_likelihood is not None:

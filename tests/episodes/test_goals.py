@@ -1,9 +1,9 @@
 import pytest
 import torch
-from small import seeded
+from small import seeded, small_network
 from torch.distributions import Uniform
 
-from aline.episodes import draw_goals, goal_of, predictions
+from aline.episodes import Context, draw_goals, goal_of, predictions
 from aline.errors import InputError
 from aline.spaces import Box, Pool, Real
 from aline.tasks import PREDICTIONS, Spec, Task, get
@@ -11,15 +11,17 @@ from aline.tasks import PREDICTIONS, Spec, Task, get
 SPEC = get("psychometric").spec
 
 
+LINE = {
+    "parameters": {"a": Uniform(0.0, 1.0), "b": Uniform(0.0, 1.0)},
+    "design": Box(x=(0.0, 4.0)),
+    "outcome": Real(0.0, 1.0),
+    "simulate": lambda theta, design, generator: theta["a"] * design["x"],
+    "horizon": 5,
+}
+
+
 def line(**changes: object) -> Spec:
-    fields = {
-        "parameters": {"a": Uniform(0.0, 1.0), "b": Uniform(0.0, 1.0)},
-        "design": Box(x=(0.0, 4.0)),
-        "outcome": Real(0.0, 1.0),
-        "simulate": lambda theta, design, generator: theta["a"] * design["x"],
-        "horizon": 5,
-    }
-    return Task(**fields | changes).spec  # type: ignore[arg-type]
+    return Task(**LINE | changes).spec  # type: ignore[arg-type]
 
 
 def test_parameters_by_name() -> None:
@@ -46,6 +48,40 @@ def test_predictions_anywhere_spread_over_the_design_space() -> None:
     assert box.max() > 0.9
     pool = goal_of(line(design=Pool(x=[0.0, 1.0, 5.0])), PREDICTIONS).points
     assert pool.shape == (1, 3, 1)
+
+
+def test_predictions_in_a_region_spread_over_it() -> None:
+    spec = line(design=Box(x=(0.0, 4.0), y=(-1.0, 1.0)))
+    goal = goal_of(spec, ["a", predictions(region=Box(x=(1.0, 2.0)))])
+    x, y = spec.design.to_user(goal.points[0]).unbind(-1)
+    assert goal.count.tolist() == [65]
+    assert 1.0 <= float(x.min()) < 1.1 < 1.9 < float(x.max()) <= 2.0
+    assert float(y.min()) < -0.9
+    assert float(y.max()) > 0.9
+    pool = line(design=Pool(x=[0.0, 1.0, 2.0, 5.0]))
+    inside = goal_of(pool, predictions(region=Box(x=(0.5, 3.0)))).points
+    assert pool.design.to_user(inside[0, :, 0:1]).flatten().tolist() == pytest.approx([1.0, 2.0])
+
+
+def test_training_wants_predictions_anywhere_and_in_regions() -> None:
+    points = draw_goals(line(targets={(PREDICTIONS,): 1.0}), 4000, seeded(2)).points[..., 0]
+    assert float(points.abs().max()) <= 1.0
+    width = points.amax(1) - points.amin(1)
+    # Eight points anywhere span less than half of [-1, 1] with probability 0.0352.
+    assert 0.15 < float((width < 1.0).float().mean()) < 0.35
+    assert float(points.mean()) == pytest.approx(0.0, abs=0.03)
+
+
+def test_a_policy_reads_a_set_of_points_whatever_their_number() -> None:
+    spec = line()
+    eight, many = (predictions(at={"x": [1.0] * count}) for count in (8, 64))
+    assert goal_of(spec, ["a", eight]).log_weight.tolist() == [[0.0] * 10]
+    weights = goal_of(spec, ["a", many]).log_weight
+    assert float(weights[:, 2:].exp().sum()) == pytest.approx(8.0)
+    candidates = spec.design.sample(1, 10, seeded(3))[:, None]
+    view = small_network(Task(**LINE)).read(Context.empty(1, 1))  # type: ignore[arg-type]
+    scores = [view.scores(candidates, goal_of(spec, t)) for t in (eight, many)]
+    assert torch.allclose(*scores, atol=1e-5)
 
 
 def test_chosen_lists_each_episodes_parameters() -> None:
@@ -76,3 +112,11 @@ def test_mistakes() -> None:
         goal_of(SPEC, ["speed"])
     with pytest.raises(InputError, match="stimulus must lie in"):
         goal_of(SPEC, [predictions(at={"stimulus": 9.0})])
+    with pytest.raises(InputError, match="designs or a region"):
+        predictions()
+    with pytest.raises(InputError, match="at least one design"):
+        goal_of(SPEC, [predictions(at={"stimulus": []})])
+    with pytest.raises(InputError, match="axes stimulus, got time"):
+        goal_of(SPEC, [predictions(region=Box(time=(0.0, 1.0)))])
+    with pytest.raises(InputError, match="stimulus must lie in"):
+        goal_of(SPEC, [predictions(region=Box(stimulus=(0.0, 9.0)))])

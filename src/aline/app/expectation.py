@@ -40,8 +40,8 @@ def expectation_of(demo: Demo) -> Expectation:
         x = torch.tensor(sorted(set(space.points[:, 0].tolist())))
     predictive = demo.experiment.predict({name: x.tolist()})
     mean = _array(predictive.mean)
-    truth = _array(_expected(demo.subject.task, demo.observer.world.theta, x))
     band, is_of_curves = None, _has_response_function(demo.subject.task)
+    truth = _array(_truth(demo, x))
     if is_of_curves:
         band = _band_of_curves(demo, x)
     elif not isinstance(demo.spec.outcome, Binary):  # a yes/no has no interval worth drawing
@@ -65,17 +65,23 @@ def _band_of_curves(demo: Demo, x: Tensor) -> tuple[Array, Array]:
     return _array(low), _array(high)
 
 
+def _truth(demo: Demo, x: Tensor) -> Tensor:
+    """The mean outcome [point] that the observer really gives at designs x [point]."""
+    task, world = demo.subject.task, demo.observer.world
+    if _has_response_function(task):
+        return _expected(task, world.theta, x)
+    designs = task.spec.design.to_network(x[:, None]).repeat(REPEATS, 1)[None]
+    outcomes = world.answer(designs, torch.Generator().manual_seed(0))
+    return task.spec.outcome.to_user(outcomes).view(REPEATS, -1).mean(0)
+
+
 def _expected(task: Task, theta: Tensor, x: Tensor) -> Tensor:
-    """The mean outcome [batch, point] at designs x [point], for theta [batch, parameter]."""
+    """The probability of a yes [batch, point] at x [point], for theta [batch, parameter]."""
     (name,) = task.spec.design.names
-    if task.log_likelihood is not None and isinstance(task.spec.outcome, Binary):
-        named = task.spec.parameters.to_user(theta[:, None, :])
-        design = {name: x.expand(len(theta), -1)}
-        return task.log_likelihood(named, design, torch.ones_like(design[name])).exp()
-    named = task.spec.parameters.to_user(theta.repeat(REPEATS, 1)[:, None, :])
-    design = {name: x.expand(REPEATS * len(theta), -1)}
-    outcomes = task.simulate(named, design, torch.Generator().manual_seed(0))
-    return outcomes.float().view(REPEATS, len(theta), -1).mean(0)
+    assert task.log_likelihood is not None
+    named = task.spec.parameters.to_user(theta[:, None, :])
+    design = {name: x.expand(len(theta), -1)}
+    return task.log_likelihood(named, design, torch.ones_like(design[name])).exp()
 
 
 def _array(values: object) -> Array:

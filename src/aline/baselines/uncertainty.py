@@ -9,22 +9,25 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from aline.episodes import Context, Goal, Offer, take
-from aline.model import Belief, Bernoulli, Network, View
+from aline.model import Belief, Bernoulli, Network, View, read_standardised
 
 
 @dataclass(frozen=True)
 class UncertaintyPolicy:
     """Chooses the candidate whose predicted outcome is the least certain, whatever the goal.
 
-    Without an offer it compares `candidates` uniform draws, or all points of a pool.
+    Without an offer it compares `candidates` uniform draws, or all points of a pool. With
+    `standardise`, outcomes may have any units.
     """
 
     network: Network
     candidates: int = 200
+    standardise: bool = False
 
     def begin(self, goal: Goal) -> View:
         """Nothing measured yet."""
-        return self.network.read(Context.empty(len(goal.parameters), goal.points.shape[-1]))
+        read = read_standardised if self.standardise else Network.read
+        return read(self.network, Context.empty(len(goal.parameters), goal.points.shape[-1]))
 
     def choose(self, state: View, offer: Offer | None, generator: torch.Generator) -> Tensor:
         """The most uncertain design [batch, design]."""

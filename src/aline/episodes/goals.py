@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,9 +11,12 @@ import torch
 from torch import Tensor
 
 from aline.errors import InputError
+from aline.spaces import Design
 from aline.tasks import PREDICTIONS, Spec
 
-TRAINING_POINTS = 8  # prediction inputs an episode whose goal is "predictions anywhere"
+TRAINING_POINTS = 8  # prediction inputs of an episode whose goal is predictions
+REGION_SHARE = 0.5  # of these episodes want predictions in a region, the others anywhere
+SPREAD_POINTS = 64  # prediction inputs that stand for a region, or for anywhere, in use
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,16 @@ class Goal:
             self.points_mask.expand(batch, -1),
         )
 
+    @property
+    def log_weight(self) -> Tensor:
+        """What a policy adds to the attention logits of each target, [batch, target].
+
+        However many points stand for a region, they weigh as much together as in training.
+        """
+        points = -self.points_mask.sum(1, keepdim=True).clamp_min(1).log()
+        points = (points + math.log(TRAINING_POINTS)).expand(self.points_mask.shape)
+        return torch.cat([torch.zeros(self.parameters.shape), points], 1)
+
     def chosen(self) -> tuple[Tensor, Tensor]:
         """Indices [batch, n] of each episode's parameters, and which of them are not padding."""
         most = int(self.parameters.sum(1).max()) if self.parameters.numel() else 0
@@ -45,14 +59,28 @@ class Goal:
 
 @dataclass(frozen=True)
 class Predictions:
-    """Predictions wanted at given designs, in the user's units."""
+    """Predictions wanted at given designs, or all over a region, in the user's units."""
 
-    at: Mapping[str, Any]
+    at: Mapping[str, Any] | None = None
+    region: Design | None = None
+
+    def __post_init__(self) -> None:
+        if (self.at is None) == (self.region is None):
+            raise InputError(
+                "predictions take designs or a region: predictions(at={...}) or "
+                "predictions(region=Box(...))"
+            )
+        if self.region is not None and not isinstance(self.region, Design):
+            raise InputError(f"a region must be a Box, got {self.region!r}")
 
 
-def predictions(*, at: Mapping[str, Any]) -> Predictions:
-    """A target: outcomes at these designs, e.g. ``predictions(at={"time": [1, 2, 3]})``."""
-    return Predictions(at)
+def predictions(*, at: Mapping[str, Any] | None = None, region: Design | None = None) -> Target:
+    """A target: outcomes at designs or in a region.
+
+    ``predictions(at={"time": [1, 2, 3]})``, ``predictions(region=Box(time=(0, 2)))``. Axes that a
+    region does not name keep their whole range; repeated or denser designs weigh more.
+    """
+    return Predictions(at, region)
 
 
 Target = str | Predictions
@@ -66,9 +94,9 @@ def goal_of(spec: Spec, targets: Iterable[Target]) -> Goal:
             f"a target must name at least one of {', '.join(spec.parameters.labels)}, got none"
         )
     names = [t for t in targets if isinstance(t, str) and t != PREDICTIONS]
-    points = [spec.design.read(t.at) for t in targets if isinstance(t, Predictions)]
+    points = [_points(spec, t) for t in targets if isinstance(t, Predictions)]
     if PREDICTIONS in targets:
-        points.append(_spread(spec))
+        points.append(_spread(spec.design))
     at = torch.cat(points) if points else torch.zeros(0, len(spec.design))
     return Goal(
         spec.parameters.mask(names)[None],
@@ -77,13 +105,48 @@ def goal_of(spec: Spec, targets: Iterable[Target]) -> Goal:
     )
 
 
-def _spread(spec: Spec) -> Tensor:
-    """Fixed points that stand for "anywhere" in the design space."""
-    if spec.design.points is not None:
-        points = spec.design.to_network(spec.design.points)
-        return points[torch.linspace(0, len(points) - 1, min(64, len(points))).long()]
-    engine = torch.quasirandom.SobolEngine(len(spec.design), scramble=False)
-    return engine.draw(64) * 2 - 1
+def _points(spec: Spec, wanted: Predictions) -> Tensor:
+    """The designs [target, design] that stand for what is wanted, on the network's scale."""
+    if wanted.region is None:
+        assert wanted.at is not None
+        points = spec.design.read(wanted.at)
+        if not len(points):
+            raise InputError("predictions(at=...) needs at least one design, got none")
+        return points
+    if wanted.region.points is not None:
+        return spec.design.read(
+            dict(zip(wanted.region.names, wanted.region.points.unbind(1), strict=True))
+        )
+    return _spread(spec.design, region_bounds(spec.design, wanted.region.to_json()["bounds"]))
+
+
+def region_bounds(space: Design, region: Mapping[str, Any]) -> Tensor:
+    """Bounds [2, design] on the network's scale; axes that are not named keep the task's."""
+    unknown = [name for name in region if name not in space.names]
+    if unknown:
+        raise InputError(
+            f"designs have the axes {', '.join(space.names)}, got {', '.join(unknown)}: "
+            "a region is of some of these"
+        )
+    every = zip(space.names, space.low.tolist(), space.high.tolist(), strict=True)
+    return space.read({name: region.get(name, [low, high]) for name, low, high in every})
+
+
+def _spread(space: Design, bounds: Tensor | None = None) -> Tensor:
+    """Fixed points that stand for "anywhere" in the design space, or between bounds in it."""
+    if space.points is not None:
+        points = space.to_network(space.points)
+        if bounds is not None:
+            points = points[((points >= bounds[0]) & (points <= bounds[1])).all(1)]
+            if not len(points):
+                raise InputError("no design of the pool lies in the region: take a larger one")
+        count = min(SPREAD_POINTS, len(points))
+        return points[torch.linspace(0, len(points) - 1, count).long()]
+    engine = torch.quasirandom.SobolEngine(len(space), scramble=False)
+    points = engine.draw(SPREAD_POINTS)
+    if bounds is None:
+        return points * 2 - 1
+    return bounds[0] + points * (bounds[1] - bounds[0])
 
 
 def draw_goals(spec: Spec, batch: int, generator: torch.Generator) -> Goal:
@@ -102,4 +165,15 @@ def draw_goals(spec: Spec, batch: int, generator: torch.Generator) -> Goal:
     )
     count = TRAINING_POINTS if bool(wants[first]) else 0
     points = spec.design.sample(batch, count, generator)
+    if count and spec.design.points is None:
+        points = _in_regions(points, generator)
     return Goal(masks[drawn], points, torch.ones(batch, count, dtype=torch.bool))
+
+
+def _in_regions(points: Tensor, generator: torch.Generator) -> Tensor:
+    """Points in [-1, 1], those of some episodes drawn together into a random box."""
+    batch, _, axes = points.shape
+    half = 0.1 + 0.9 * torch.rand(batch, 1, axes, generator=generator)
+    middle = (1 - half) * (2 * torch.rand(batch, 1, axes, generator=generator) - 1)
+    within = torch.rand(batch, 1, 1, generator=generator) < REGION_SHARE
+    return torch.where(within, middle + half * points, points)

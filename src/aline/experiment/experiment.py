@@ -20,6 +20,7 @@ from aline.experiment.settings import (
     check_key,
     check_name,
     check_seed,
+    check_standardise,
     plain_metadata,
     plain_stop,
     plain_target,
@@ -38,11 +39,15 @@ _ATTEMPTS = 100  # how often to try again when other processes write to the same
 class Experiment:
     """Runs trials with a trained model; every event is stored before its method returns.
 
-    `target` says what to learn: parameter names, `aline.predictions(at=...)`, or both; None is
-    all parameters. The experiment is `finished` when `horizon` trials are told (earlier data that
-    was attached does not count), or when the 95 % interval of every parameter in `stop` is
-    narrower than the width given there. A method that raises has changed nothing. `metadata` is
-    JSON data of your own that is kept with it.
+    `target` says what to learn: parameter names, `aline.predictions(at=...)` or
+    `aline.predictions(region=Box(...))`, or both; None is all parameters. With `standardise`,
+    outcomes may come in any units: the network sees them less their mean and over their spread so
+    far; parameters in the outcome's units are then in units of that spread.
+
+    The experiment is `finished` when `horizon` trials are told (earlier data that was attached
+    does not count), or when the 95 % interval of every parameter in `stop` is narrower than the
+    width given there. A method that raises has changed nothing. `metadata` is JSON data of your
+    own that is kept with it.
 
     A call that is marked with a `key` counts once: repeated with the same key, as after a lost
     reply, it returns what the first one did.
@@ -66,8 +71,10 @@ class Experiment:
         seed: int = 0,
         candidates: int = 200,
         metadata: Mapping[str, Any] | None = None,
+        standardise: bool = False,
     ):
         spec = check_model(model).spec
+        standardise = check_standardise(spec, standardise)
         created = {
             "event": "created",
             "version": VERSION,
@@ -75,12 +82,13 @@ class Experiment:
             "time": _now(),
             "task": spec.name,
             "model": describe(model),
-            "target": plain_target(spec, target),
+            "target": plain_target(spec, target, standardise),
             "horizon": check_count("horizon", spec.horizon if horizon is None else horizon),
             "stop": plain_stop(spec, stop),
             "seed": check_seed(seed),
             "candidates": check_count("candidates", candidates),
             "metadata": plain_metadata(metadata),
+            "standardise": standardise,
         }
         state = State.start(model.network, created)
         kept = open_storage(storage)
@@ -154,7 +162,8 @@ class Experiment:
 
     @target.setter
     def target(self, target: Target | Iterable[Target] | None) -> None:
-        self._change(target=plain_target(self._state.spec, target))
+        state = self._state
+        self._change(target=plain_target(state.spec, target, state.policy.standardise))
 
     @property
     def horizon(self) -> int:

@@ -11,9 +11,11 @@ from aline.episodes import goal_of, predictions
 from aline.episodes.goals import Predictions, Target
 from aline.errors import InputError
 from aline.experiment.trial import plain_designs
+from aline.spaces import Box, Real
 from aline.tasks import PREDICTIONS, Spec
 
 KEY_LENGTH = 200
+REGION = "region"
 
 
 def check_count(what: str, value: int) -> int:
@@ -55,28 +57,71 @@ def plain_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
     return dict(plain)
 
 
-def plain_target(spec: Spec, target: Target | Iterable[Target] | None) -> list[Any]:
-    """Targets: names, and {"predictions": designs}."""
+def plain_target(
+    spec: Spec, target: Target | Iterable[Target] | None, standardise: bool = False
+) -> list[Any]:
+    """Targets: names, {"predictions": designs} and {"region": bounds}.
+
+    Where outcomes are standardised, parameters in their units have no meaning to aim at.
+    """
     if target is None:
-        target = list(spec.parameters.priors) or [PREDICTIONS]
+        names = list(spec.parameters.priors)
+        target = names if names and not (standardise and spec.scaled) else [PREDICTIONS]
     if isinstance(target, str | Predictions) or not isinstance(target, Iterable):
         target = [target]
     targets = list(target)
     for one in targets:
         if not isinstance(one, str | Predictions):
             raise InputError(
-                f"a target is a parameter's name or aline.predictions(at=...), got {one!r}"
+                f"a target is a parameter's name or aline.predictions(...), got {one!r}"
             )
     goal_of(spec, targets)  # says so if a name is unknown
-    return [
-        one if isinstance(one, str) else {PREDICTIONS: plain_designs(spec.design, one.at)}
-        for one in targets
-    ]
+    if standardise:
+        _check_units(spec, targets)
+    return [one if isinstance(one, str) else _plain_predictions(spec, one) for one in targets]
+
+
+def _check_units(spec: Spec, targets: Iterable[Target]) -> None:
+    names = [name for name in targets if isinstance(name, str) and name != PREDICTIONS]
+    for name in names:
+        if bool((spec.parameters.mask([name]) & spec.parameters.mask(spec.scaled)).any()):
+            raise InputError(
+                f"{name} is in the outcome's units, which standardise=True leaves open: aim at "
+                "predictions or another parameter, or give outcomes in the task's units"
+            )
+
+
+def _plain_predictions(spec: Spec, wanted: Predictions) -> dict[str, Any]:
+    if wanted.region is None:
+        assert wanted.at is not None
+        return {PREDICTIONS: plain_designs(spec.design, wanted.at)}
+    if wanted.region.points is not None:  # a pool or a grid is its points
+        columns = zip(wanted.region.names, wanted.region.points.T.tolist(), strict=True)
+        return {PREDICTIONS: plain_designs(spec.design, dict(columns))}
+    return {REGION: wanted.region.to_json()["bounds"]}
 
 
 def read_target(plain: Iterable[Any]) -> tuple[Target, ...]:
     """Read what `plain_target` wrote."""
-    return tuple(t if isinstance(t, str) else predictions(at=t[PREDICTIONS]) for t in plain)
+    return tuple(one if isinstance(one, str) else _read_predictions(one) for one in plain)
+
+
+def _read_predictions(plain: Mapping[str, Any]) -> Target:
+    if REGION in plain:
+        return predictions(
+            region=Box(**{n: (low, high) for n, (low, high) in plain[REGION].items()})
+        )
+    return predictions(at=plain[PREDICTIONS])
+
+
+def check_standardise(spec: Spec, standardise: bool) -> bool:
+    """Whether outcomes come in any units: only plain real ones can."""
+    outcome = spec.outcome
+    if standardise and not isinstance(outcome, Real):
+        raise InputError("standardise=True is for real outcomes, and this task's are yes or no")
+    if standardise and isinstance(outcome, Real) and (outcome.limits or outcome.knee):
+        raise InputError("standardise=True is for outcomes that have neither limits nor a knee")
+    return bool(standardise)
 
 
 def plain_stop(spec: Spec, stop: Mapping[str, float] | None) -> dict[str, float]:

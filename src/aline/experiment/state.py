@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from aline.episodes import Goal, goal_of
+from aline.episodes import Context, Goal, goal_of
 from aline.episodes.goals import Target
 from aline.errors import StorageError
 from aline.experiment.allowed import Allowed, plain_restriction
@@ -24,7 +24,15 @@ from aline.experiment.predictive import Predictive
 from aline.experiment.settings import read_target
 from aline.experiment.storage import Event
 from aline.experiment.trial import Trial, read_design
-from aline.model import Belief, Bernoulli, LearnedPolicy, Mixture, Network, View
+from aline.model import (
+    Belief,
+    Bernoulli,
+    LearnedPolicy,
+    Mixture,
+    Network,
+    View,
+    read_standardised,
+)
 from aline.model.live import begin
 from aline.model.policy import Memory
 from aline.tasks import Spec
@@ -55,11 +63,13 @@ class State:
         space, target = network.spec.design, read_target(event["target"])
         # 200 draws lie within 0.5 % of any point of an interval, but not of a square.
         refine = 0 if len(space) == 1 else 2
-        with torch.inference_mode():
-            view = begin(network)
+        standardise = event.get("standardise", False)  # the first journals do not say
+        policy = LearnedPolicy(
+            network, candidates=event["candidates"], refine=refine, standardise=standardise
+        )
         return cls(
-            policy=LearnedPolicy(network, candidates=event["candidates"], refine=refine),
-            view=view,
+            policy=policy,
+            view=_begin(policy),
             goal=goal_of(network.spec, target),
             target=target,
             horizon=event["horizon"],
@@ -214,7 +224,7 @@ def _abandoned(state: State, event: Event) -> Changes:
     if number in state.open:
         return {**changes, "open": _without(state.open, number)}
     # Its outcome leaves the posterior: read what remains anew.
-    view, context = begin(state.policy.network), state.view.context
+    view, context = _begin(state.policy), state.view.context
     for row, trial in enumerate(state.rows):
         if trial != number:
             view = view.extend(context.designs[:, row], context.outcomes[:, row])
@@ -257,10 +267,21 @@ def _next_number(state: State, event: Event) -> int:
     return number
 
 
+@torch.inference_mode()
+def _begin(policy: LearnedPolicy) -> View:
+    """A view of no data yet."""
+    if not policy.standardise:
+        return begin(policy.network)
+    nothing = Context(
+        torch.zeros(1, 0, len(policy.network.spec.design)), torch.zeros(1, 0).double()
+    )
+    return read_standardised(policy.network, nothing)
+
+
 def _extend(state: State, view: View, x: Tensor, outcome: float | None) -> View:
     # Standardised in double precision: outcomes may be small differences of large numbers.
     y = state.spec.outcome.to_network(torch.tensor([outcome], dtype=torch.float64))
-    return view.extend(x[None], y.float())
+    return view.extend(x[None], y if state.policy.standardise else y.float())
 
 
 def _with(trials: tuple[Trial, ...], trial: Trial) -> tuple[Trial, ...]:

@@ -4,6 +4,7 @@ from aline.model.heads import Belief, Bernoulli, Censored, Mixture
 from aline.model.model import Model, fresh
 from aline.model.network import ModelConfig, Network, Proposal, View
 from aline.model.policy import LearnedPolicy
+from aline.model.standardised import StandardisedView, Units, read_standardised
 
 __all__ = [
     "Belief",
@@ -15,6 +16,9 @@ __all__ = [
     "ModelConfig",
     "Network",
     "Proposal",
+    "StandardisedView",
+    "Units",
     "View",
     "fresh",
+    "read_standardised",
 ]

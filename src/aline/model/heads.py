@@ -48,8 +48,9 @@ class Mixture:
         """Mean and standard deviation [...]."""
         weight = self.log_weight.exp()
         mean = (weight * self.mean).sum(-1)
-        second = (weight * (self.std**2 + self.mean**2)).sum(-1)
-        return mean, (second - mean**2).clamp_min(0).sqrt()
+        # Around the mean: far from zero the difference of squares would lose all digits.
+        square = self.std**2 + (self.mean - mean[..., None]) ** 2
+        return mean, (weight * square).sum(-1).sqrt()
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from aline.spaces import Design
 def begin(network: Network) -> View:
     """A view of no data yet, as cheap to extend as the network's kind of context allows."""
     empty = Context.empty(1, len(network.spec.design))
-    if network.config.context == "full":
+    if network.config.context == "full" or network.config.kernels:
         return network.read(empty)
     weights = Folded.of(network)
     first = weights.project(weights.context_states(network.nothing[None]))
@@ -114,9 +114,18 @@ class LiveView(View):
         own = self.weights.project_policy(self._selected_states(goal, depth))
         keys = torch.cat([self.stored.keys[-depth:], own.keys], 2)
         values = torch.cat([self.stored.values[-depth:], own.values], 3)
+        bias = self._bias(goal, keys.shape[2])
         for layer, k, v in zip(self.weights.policy, keys, values, strict=True):
-            rows, _ = layer(rows, k, v)
+            rows, _ = layer(rows, k, v, bias)
         return rows
+
+    def _bias(self, goal: Goal, keys: int) -> Tensor | None:
+        """What is added to the logits [key, 1] of the context and then of the selected targets."""
+        if not goal.points.shape[1]:
+            return None
+        selected = torch.cat([goal.parameters, goal.points_mask], 1)
+        own = goal.log_weight[selected]
+        return torch.cat([torch.zeros(keys - len(own)), own])[:, None]
 
     def _selected_states(self, goal: Goal, depth: int) -> Tensor:
         """The goal's tokens as the policy's layers read them, [layer, target, embed]."""
@@ -176,7 +185,9 @@ class FoldedLayer(NamedTuple):
         inner = torch.addmm(self.feed_in_bias, _standardise(rows), self.feed_in).relu_()
         return torch.addmm(rows, inner, self.feed_out).add_(self.feed_out_bias)
 
-    def __call__(self, rows: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    def __call__(
+        self, rows: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Rows [token, embed] after reading keys [head, key, head_dim] and feeding forward.
 
         Also the weights [head, key, token] with which they read.
@@ -184,7 +195,8 @@ class FoldedLayer(NamedTuple):
         heads, _, head_dim = keys.shape
         query = torch.addmm(self.query_bias, _standardise(rows), self.query)
         query = query.view(-1, heads, head_dim).permute(1, 2, 0)
-        weights = torch.bmm(keys, query).softmax(1)  # [head, key, token]
+        logits = torch.bmm(keys, query)  # [head, key, token]
+        weights = (logits if bias is None else logits + bias).softmax(1)
         read = torch.bmm(values, weights).view(heads * head_dim, -1).T
         return self.feed(torch.addmm(rows, read, self.out).add_(self.out_bias)), weights
 

@@ -8,7 +8,7 @@ gradients back, so that the policy's loss never disturbs q (paper, section 3.3).
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
@@ -19,7 +19,8 @@ from aline.episodes import Context, Goal
 from aline.errors import InputError, InternalError
 from aline.model.attention import Keys, Layers, Reading, bias_of
 from aline.model.embedder import DesignEmbedder, Mlp
-from aline.model.heads import STD_FLOOR, Belief, BernoulliHead, Mixture, MixtureHead
+from aline.model.heads import STD_FLOOR, Belief, Bernoulli, BernoulliHead, Mixture, MixtureHead
+from aline.model.kernels import Bank, Expectation, KernelBank
 from aline.spaces import Binary, Design
 from aline.tasks import Spec
 
@@ -43,8 +44,13 @@ class ModelConfig:
     # Give the heads, beside a token, what its attention reads of the observations as they are, and
     # tell the policy the means and spreads of q: fine scales pass both without being relearned.
     shortcuts: bool = True
+    # How many GPs with fixed kernels describe the data to the network (model/kernels.py): for
+    # outcomes that depend on each other through an unknown function.
+    kernels: int = 0
 
     def __post_init__(self) -> None:
+        if self.kernels and self.policy == "box":
+            raise InputError("kernels are features of candidates: use policy='pool'")
         if self.width % self.heads:
             raise InputError(
                 f"width must be a multiple of heads, got width {self.width} and {self.heads} heads"
@@ -55,8 +61,9 @@ class ModelConfig:
             )
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for a card."""
-        return asdict(self)
+        """Plain data for a card; without kernels, as cards were before there were any."""
+        plain = asdict(self)
+        return plain if self.kernels else {k: v for k, v in plain.items() if k != "kernels"}
 
 
 @dataclass(frozen=True)
@@ -97,6 +104,13 @@ class Network(nn.Module):
         )
         told = len(spec.parameters) if config.shortcuts else 0
         self.policy = PolicyHalf(spec.design, told, config)
+        self.kernels = None
+        if config.kernels:
+            if isinstance(spec.outcome, Binary):
+                raise InputError("kernels are for real outcomes: use ModelConfig(kernels=0)")
+            self.kernels = KernelBank(len(spec.design), config.kernels)
+            self.point_features = Mlp(self.kernels.point_features, hidden, width)
+            self.context_features = Mlp(self.kernels.context_features, hidden, width)
 
     def read(
         self, context: Context, visible: Tensor | None = None, extra: Context | None = None
@@ -112,8 +126,12 @@ class Network(nn.Module):
         elif context.mask is not None:
             visible = visible & context.mask[:, None]
         if self.config.context == "full" and (visible is not None or extra is not None):
-            return self._read_expanded(context, visible, extra)
-        return self._read_shared(context, visible, extra)
+            view = self._read_expanded(context, visible, extra)
+        else:
+            view = self._read_shared(context, visible, extra)
+        if self.kernels is not None:
+            view.bank = self.kernels.read(context, visible, extra)
+        return view
 
     def _read_shared(self, context: Context, visible: Tensor | None, extra: Context | None) -> View:
         tokens = self.observe_tokens(context.designs, context.outcomes)
@@ -137,14 +155,18 @@ class Network(nn.Module):
         groups = _groups(context, visible, extra)
         if visible is None:
             visible = torch.ones(batch, groups, length, dtype=torch.bool)
+        # Observations are embedded once, before every group gets its own copy.
+        tokens = self.observe_tokens(context.designs, context.outcomes)
+        tokens = tokens.repeat_interleave(groups, 0)
         designs = context.designs.repeat_interleave(groups, 0)
         outcomes = context.outcomes.repeat_interleave(groups, 0)
         mask = visible.reshape(batch * groups, length)
         if extra is not None:
+            own = self.observe_tokens(extra.designs, extra.outcomes)
+            tokens = torch.cat([tokens, own], 1)
             designs = torch.cat([designs, extra.designs], 1)
             outcomes = torch.cat([outcomes, extra.outcomes], 1)
             mask = torch.cat([mask, torch.ones(extra.outcomes.shape, dtype=torch.bool)], 1)
-        tokens = self.observe_tokens(designs, outcomes)
         start = self.nothing.expand(len(tokens), 1, -1)
         bias = bias_of(_with_nothing(mask[:, None]))
         hidden = self.context_states(torch.cat([start, tokens], 1), bias)
@@ -217,6 +239,9 @@ class PolicyHalf(nn.Module):
             self.embedder = DesignEmbedder(space, config.octaves, hidden, width)
             self.head = Mlp(width, hidden, 1)
         self.told = nn.Linear(2 * told, hidden, bias=False) if told else None
+        if config.kernels:
+            features = KernelBank(design, config.kernels).point_features
+            self.point_features = Mlp(features, hidden, width)
 
 
 def _groups(context: Context, visible: Tensor | None, extra: Context | None) -> int:
@@ -252,6 +277,7 @@ class View:
     private: list[Keys] | None
     shape: tuple[int, int]  # batch, group, as the caller sees them
     _policy_keys: list[Keys] = field(default_factory=list)
+    bank: Bank | None = None  # the same context as GPs see it, where the network has kernels
 
     def _fold(self, tokens: Tensor) -> Tensor:
         """[batch, group, ...] to the layout the keys are in."""
@@ -275,7 +301,14 @@ class View:
     def parameter_states(self) -> Decoded:
         """The parameters' tokens after each layer."""
         tokens = self.network.parameter_embedding
-        return self.decode(tokens.expand(*self.shape, *tokens.shape))
+        return self.decode(self._described(tokens.expand(*self.shape, *tokens.shape)))
+
+    def _described(self, tokens: Tensor) -> Tensor:
+        """Parameters' tokens [batch, group, parameter, embed] with what the bank says of them."""
+        if self.bank is None:
+            return tokens
+        out: Tensor = tokens + self.network.context_features(self.bank.describe())[:, :, None]
+        return out
 
     def posterior(self, chosen: Tensor | None = None) -> Mixture:
         """Marginal posteriors [batch, group, parameter] on the network's scale.
@@ -286,7 +319,7 @@ class View:
             decoded = self.parameter_states
         else:
             tokens = self.network.parameter_embedding[chosen][:, None]
-            decoded = self.decode(tokens.expand(*self.shape, *tokens.shape[2:]))
+            decoded = self.decode(self._described(tokens.expand(*self.shape, *tokens.shape[2:])))
         belief: Mixture = self.network.posterior_head(*self._said(decoded))
         return belief
 
@@ -300,22 +333,34 @@ class View:
         mean, std = self.posterior().moments()
         return torch.cat([mean, std.clamp_min(STD_FLOOR).log()], -1).detach()
 
-    def _point_states(self, points: Tensor) -> Decoded:
+    def _point_states(self, points: Tensor, expected: Expectation | None) -> Decoded:
         tokens = self.network.design_embedder(points) + self.network.prediction_marker
-        return self.decode(tokens.expand(*self.shape, *tokens.shape[2:]))
+        tokens = tokens.expand(*self.shape, *tokens.shape[2:])
+        if expected is not None:
+            tokens = tokens + self.network.point_features(expected.features)
+        return self.decode(tokens)
+
+    def _expected(self, points: Tensor) -> Expectation | None:
+        return None if self.bank is None else self.bank.predict(points)
 
     def predictive(self, points: Tensor) -> Belief:
         """Beliefs about outcomes at points [batch, group or 1, target, design]."""
-        belief: Belief = self.network.predictive_head(*self._said(self._point_states(points)))
-        return belief
+        expected = self._expected(points)
+        said = self._said(self._point_states(points, expected))
+        belief: Belief = self.network.predictive_head(*said)
+        if expected is None or isinstance(belief, Bernoulli):
+            return belief
+        mean, std = expected.mean[..., None], expected.std[..., None]
+        return replace(belief, mean=mean + std * belief.mean, std=std * belief.std)
 
     def scores(self, candidates: Tensor, goal: Goal) -> Tensor:
         """The pool policy's logits [batch, group, query] of [batch, group or 1, query, design]."""
-        told = self._told()
-        tokens = self.network.policy.embedder(
-            candidates, None if told is None else told[:, :, None]
-        )
-        tokens = self._policy_decode(tokens.expand(*self.shape, *tokens.shape[2:]), goal)
+        policy, expected, told = self.network.policy, self._expected(candidates), self._told()
+        tokens = policy.embedder(candidates, None if told is None else told[:, :, None])
+        tokens = tokens.expand(*self.shape, *tokens.shape[2:])
+        if expected is not None:
+            tokens = tokens + policy.point_features(expected.features)
+        tokens = self._policy_decode(tokens, goal)
         logits: Tensor = self.network.policy.head(tokens).squeeze(-1)
         return logits
 
@@ -377,11 +422,16 @@ class View:
         states = self.parameter_states.states[-depth:]
         mask = goal.parameters
         if goal.points.shape[1]:
-            points = self._point_states(goal.points[:, None]).states[-depth:]
+            at = goal.points[:, None]
+            points = self._point_states(at, self._expected(at)).states[-depth:]
             states = [torch.cat(pair, 2) for pair in zip(states, points, strict=True)]
             mask = torch.cat([mask, goal.points_mask], 1)
-        mask = mask[:, None].expand(*self.shape, -1)
-        return [state.detach() for state in states], bias_of(self._fold(mask))
+        bias = bias_of(self._fold(mask[:, None].expand(*self.shape, -1)))
+        if goal.points.shape[1]:
+            weight = self._fold(goal.log_weight[:, None].expand(*self.shape, -1))
+            weight = weight[:, None, :, None, :]
+            bias = weight if bias is None else bias + weight
+        return [state.detach() for state in states], bias
 
     def extend(self, design: Tensor, outcome: Tensor) -> View:
         """With one more observation: design [batch, design], outcome [batch]."""
@@ -397,6 +447,8 @@ class View:
         keys = [old.append(new) for old, new in zip(self.keys, new_keys, strict=True)]
         hidden = [torch.cat(pair, 1) for pair in zip(self.hidden, states, strict=True)]
         view = View(network, context, hidden, keys, None, None, self.shape)
+        if self.bank is not None:
+            view.bank = self.bank.extend(design, outcome)
         if self._policy_keys and not self._is_learning:
             new = self._project_policy_keys(states)
             view._policy_keys = [a.append(b) for a, b in zip(self._policy_keys, new, strict=True)]

@@ -11,6 +11,7 @@ from torch import Tensor
 from aline.episodes import Context, Goal, Offer, take
 from aline.errors import InternalError
 from aline.model.network import Network, View
+from aline.model.standardised import read_standardised
 
 
 class Memory(NamedTuple):
@@ -26,18 +27,20 @@ class LearnedPolicy:
 
     A pool policy takes the best candidate, or a draw when `explore` is set; without an offer it
     scores `candidates` uniform draws and then, `refine` times, as many points around the best so
-    far. A box policy draws from its proposal.
+    far. A box policy draws from its proposal. With `standardise`, outcomes may have any units.
     """
 
     network: Network
     explore: bool = False
     candidates: int = 200
     refine: int = 0
+    standardise: bool = False
 
     def begin(self, goal: Goal) -> Memory:
         """Nothing measured yet."""
         empty = Context.empty(len(goal.parameters), goal.points.shape[-1])
-        return Memory(self.network.read(empty), goal)
+        read = read_standardised if self.standardise else Network.read
+        return Memory(read(self.network, empty), goal)
 
     def observe(self, state: Memory, design: Tensor, outcome: Tensor) -> Memory:
         """Take in one more observation."""

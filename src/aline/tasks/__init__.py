@@ -7,6 +7,8 @@ from typing import Any
 
 from aline.errors import NotFoundError
 from aline.tasks.ces import ces
+from aline.tasks.functions import FUNCTIONS, FunctionWorld, function_named
+from aline.tasks.gp import gp1d, gp2d
 from aline.tasks.linear import linear
 from aline.tasks.location import location
 from aline.tasks.psychometric import PRESETS, Psychometric
@@ -16,6 +18,8 @@ BUILT_IN: dict[str, Callable[..., Task]] = {
     **PRESETS,
     "location": location,
     "ces": ces,
+    "gp1d": gp1d,
+    "gp2d": gp2d,
     "linear": linear,
 }
 
@@ -32,11 +36,14 @@ def get(name: str, **config: Any) -> Task:
 
 __all__ = [
     "BUILT_IN",
+    "FUNCTIONS",
     "PREDICTIONS",
+    "FunctionWorld",
     "Psychometric",
     "Spec",
     "Task",
     "World",
+    "function_named",
     "get",
     "is_differentiable",
 ]

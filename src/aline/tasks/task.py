@@ -26,6 +26,7 @@ Named = Mapping[str, Tensor]
 Simulator = Callable[[Named, Named, torch.Generator], Tensor]
 Likelihood = Callable[[Named, Named, Tensor], Tensor]
 Explorer = Callable[[Named, int, torch.Generator], Named]
+Latent = Callable[[Named, torch.Generator], Named]
 
 PREDICTIONS = "predictions"
 """The word for "outcomes anywhere" in a training target, beside parameter names."""
@@ -45,6 +46,7 @@ class Spec:
     resolution: float = 0.06  # the finest step in a design, as a share of its range, that matters
     config: Mapping[str, Any] = field(default_factory=dict)  # what a built-in task was made with
     units: Mapping[str, str] = field(default_factory=dict)
+    scaled: tuple[str, ...] = ()  # the parameters that are in the outcome's units
 
     def label(self, name: str) -> str:
         """A name with its unit, for axes and tables."""
@@ -52,7 +54,7 @@ class Spec:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for a card."""
-        return {
+        plain = {
             "name": self.name,
             "parameters": self.parameters.to_json(),
             "design": self.design.to_json(),
@@ -64,6 +66,8 @@ class Spec:
             "config": dict(self.config),
             "units": dict(self.units),
         }
+        # Left out where there are none, so that runs from before this field can be resumed.
+        return {**plain, "scaled": list(self.scaled)} if self.scaled else plain
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Spec:
@@ -79,6 +83,7 @@ class Spec:
             resolution=data["resolution"],
             config=data["config"],
             units=data["units"],
+            scaled=tuple(data.get("scaled", ())),
         )
 
 
@@ -116,7 +121,12 @@ class Task:
       training measures there too, and starts the policy by imitating it;
     - `resolution`, the finest step in a design, as a share of its range, that makes a difference;
     - `targets`, from tuples of parameter names (or "predictions") to the share of training episodes
-      aimed at them.
+      aimed at them;
+    - `latent(theta, generator)`, what else a world is made of, drawn once for each: a random
+      function, say. `theta` then carries it too, by name, as [batch, ...]. A parameter's own name
+      in it replaces the parameter's draw, where priors depend on each other;
+    - `scaled`, the parameters that are in the outcome's units;
+    - `model` and `training`, settings that suit the task better than the defaults.
 
     >>> import torch
     >>> from torch.distributions import Uniform
@@ -146,11 +156,15 @@ class Task:
         log_likelihood: Likelihood | None = None,
         log_peak: Likelihood | None = None,
         explore: Explorer | None = None,
+        latent: Latent | None = None,
         targets: Mapping[tuple[str, ...], float] | None = None,
+        scaled: Sequence[str] = (),
         start: int = 0,
         resolution: float = 0.06,
         config: Mapping[str, Any] | None = None,
         units: Mapping[str, str] | None = None,
+        model: Mapping[str, Any] | None = None,
+        training: Mapping[str, Any] | None = None,
     ):
         if not isinstance(parameters, Parameters):
             parameters = Parameters(parameters)
@@ -168,11 +182,15 @@ class Task:
             resolution=resolution,
             config=config or {},
             units=units or {},
+            scaled=tuple(scaled),
         )
+        parameters.mask(scaled)  # says so if a name is unknown
         self.simulate = simulate
         self.log_likelihood = log_likelihood
         self.log_peak = log_peak
         self.explore = explore
+        self.latent = latent
+        self.model, self.training = dict(model or {}), dict(training or {})
 
     def __getattr__(self, name: str) -> Any:
         # The spec's fields read as the task's own: task.horizon, task.parameters.
@@ -182,21 +200,38 @@ class Task:
 
     def draw(self, batch: int, generator: torch.Generator) -> World:
         """Worlds with parameters from the prior."""
-        return SimulatedWorld(self, self.spec.parameters.sample(batch, generator))
+        theta = self.spec.parameters.sample(batch, generator)
+        hidden = self._hidden(theta, generator)
+        tied = {name: hidden.pop(name) for name in self.spec.parameters.priors if name in hidden}
+        if tied:
+            free = self.spec.parameters.to_user(theta[:, None])
+            theta = self.spec.parameters.to_network({**free, **tied})[:, 0]
+        return SimulatedWorld(self, theta, hidden)
 
-    def world(self, theta: Mapping[str, Any]) -> World:
-        """The one world with these parameters, in the user's units."""
-        return SimulatedWorld(self, self.spec.parameters.to_network(theta).reshape(1, -1))
+    def world(self, theta: Mapping[str, Any], generator: torch.Generator | None = None) -> World:
+        """A world with these parameters, in the user's units; the generator draws the rest."""
+        truth = self.spec.parameters.to_network(theta).reshape(1, -1)
+        return self.worlds(truth, generator or torch.Generator())
+
+    def worlds(self, theta: Tensor, generator: torch.Generator) -> World:
+        """Worlds with parameters [batch, parameter] on the network's scale, the rest drawn."""
+        hidden = self._hidden(theta, generator)
+        free = {n: v for n, v in hidden.items() if n not in self.spec.parameters.priors}
+        return SimulatedWorld(self, theta, free)
+
+    def _hidden(self, theta: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+        if self.latent is None:
+            return {}
+        return dict(self.latent(self.spec.parameters.to_user(theta[:, None]), generator))
 
     def fitted(self) -> Task:
         """This task with the outcome's scale measured on simulations from the prior."""
         if self.spec.outcome.is_fitted:
             return self
         generator = torch.Generator()  # its default seed: the scale is a constant of the task
-        theta = self.spec.parameters.to_user(self.spec.parameters.sample(512, generator)[:, None])
-        x = self.spec.design.sample(512, 16, generator)
-        outcomes = self.simulate(theta, self.spec.design.name_columns(x), generator)
-        _check_outcomes(outcomes, (512, 16))
+        raw = self._with(replace(self.spec, outcome=Real(0.0, 1.0)))
+        world = raw.draw(512, generator)
+        outcomes = world.answer(self.spec.design.sample(512, 16, generator), generator)
         return self._with(replace(self.spec, outcome=self.spec.outcome.fitted(outcomes)))
 
     def described_by(self, spec: Spec) -> Task:
@@ -213,7 +248,7 @@ class Task:
         return self._with(spec)
 
     def _with(self, spec: Spec) -> Task:
-        task = object.__new__(Task)
+        task = object.__new__(type(self))
         task.__dict__.update(self.__dict__)
         task.spec = spec
         return task
@@ -235,12 +270,13 @@ class SimulatedWorld:
 
     task: Task
     theta: Tensor
+    hidden: Named = field(default_factory=dict)  # what the task calls latent, name -> [batch, ...]
 
     def answer(self, designs: Tensor, generator: torch.Generator) -> Tensor:
         """Simulate in the user's units, return on the network's scale."""
         spec = self.task.spec
         outcomes = self.task.simulate(
-            spec.parameters.to_user(self.theta[:, None, :]),
+            {**spec.parameters.to_user(self.theta[:, None, :]), **self.hidden},
             spec.design.name_columns(designs),
             generator,
         )

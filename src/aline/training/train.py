@@ -7,7 +7,7 @@ import math
 import platform
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,7 @@ def train(
     'linear'
     """
     task = task.fitted()
-    config = config or TrainingConfig()
+    config = config or TrainingConfig(**task.training)
     differentiable = is_differentiable(task)
     model = model or (initial.network.config if initial else default_model(task, differentiable))
     with joined() as workers:
@@ -89,12 +89,15 @@ def train(
 
 
 def default_model(task: Task, differentiable: bool) -> ModelConfig:
-    """The paper's sizes; a proposed point where it can be learned by gradient, else a pool."""
+    """What the task asks for, else the paper's sizes; the policy proposes a point where that can
+    be learned by gradient, else it scores a pool.
+    """
     in_box = task.spec.design.points is None and differentiable
-    return ModelConfig(
+    chosen = ModelConfig(
         policy="box" if in_box else "pool",
         octaves=max(1, round(-math.log2(task.spec.resolution))),
     )
+    return replace(chosen, **task.model)
 
 
 def seeded(seed: int, round_: int, rank: int = 0) -> torch.Generator:

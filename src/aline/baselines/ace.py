@@ -1,0 +1,38 @@
+"""ACE: the same network without a policy, asked by uncertainty or at random (appendix C.1.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from aline.baselines.uncertainty import UncertaintyPolicy
+from aline.episodes import Offer, RandomPolicy
+from aline.model import Model, View
+from aline.tasks import Task
+from aline.training import TrainingConfig, train
+
+
+@dataclass(frozen=True)
+class AcePolicy(UncertaintyPolicy):
+    """Uncertainty sampling (us) or random sampling (rs), with the network's beliefs either way."""
+
+    acquisition: Literal["us", "rs"] = "us"
+
+    def choose(self, state: View, offer: Offer | None, generator: torch.Generator) -> Tensor:
+        """The next design [batch, design]."""
+        if self.acquisition == "us":
+            return super().choose(state, offer, generator)
+        random = RandomPolicy(self.network.spec.design)
+        return random.choose(len(state.context.outcomes), offer, generator)
+
+
+def train_ace(task: Task, budget: str = "30min", **options: Any) -> Model:
+    """A model whose posterior is trained on random designs throughout, and which has no policy.
+
+    `options` are those of `train`.
+    """
+    config = options.pop("config", None) or TrainingConfig(**task.training)
+    return train(task, budget, config=replace(config, warmup=1.0), **options)

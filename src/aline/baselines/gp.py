@@ -1,0 +1,170 @@
+"""Active learning with a Gaussian process that is fitted again at every step (appendix C.1.2).
+
+On scikit-learn's GaussianProcessRegressor: an RBF kernel with a lengthscale an axis, its
+hyperparameters those of the largest marginal likelihood, the noise known. Four ways to choose:
+
+- random sampling (rs);
+- uncertainty sampling (us): the largest predictive standard deviation;
+- variance reduction (vr): the largest fall of the goal points' variance, summed;
+- expected predictive information gain (epig): the most nats about the goal points, on average.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+import torch
+from scipy.linalg import solve_triangular
+from torch import Tensor
+
+from aline.episodes import Goal, Offer, take
+from aline.errors import InputError, UserError
+from aline.tasks import Spec
+from aline.tasks.gp import NOISE
+
+if TYPE_CHECKING:
+    from sklearn.gaussian_process import GaussianProcessRegressor
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+Acquisition = Literal["rs", "us", "vr", "epig"]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A Gaussian process with one episode's data; everything in the user's units."""
+
+    x: Array  # [n, design]
+    y: Array  # [n]
+    loc: float
+    scale: float
+    noise: float
+    regressor: GaussianProcessRegressor
+
+    @classmethod
+    def of(cls, x: Array, y: Array, noise: float, normalise: bool) -> Fit:
+        """Maximise the marginal likelihood, in units of the data's spread if `normalise` is set."""
+        loc, scale = (float(y.mean()), float(y.std())) if normalise else (0.0, 1.0)
+        scale = scale if scale > 1e-9 else 1.0
+        regressor = _regressor(x.shape[1], noise / scale)
+        with warnings.catch_warnings():
+            # A hyperparameter at its bound is an answer: little data says no more.
+            warnings.simplefilter("ignore")
+            regressor.fit(x, (y - loc) / scale)
+        return cls(x, y, loc, scale, noise, regressor)
+
+    def predict(self, x: Array) -> tuple[Array, Array]:
+        """Mean and standard deviation of outcomes at x [m, design]."""
+        prior = self.regressor.kernel_.diag(x)
+        cross = self.regressor.kernel_(x, self.regressor.X_train_)
+        mean = cross @ self.regressor.alpha_
+        variance = np.maximum(prior - np.square(self._whiten(x)).sum(0), 0.0)
+        std = np.sqrt(variance * self.scale**2 + self.noise**2)
+        return mean * self.scale + self.loc, std
+
+    def covariance(self, a: Array, b: Array) -> Array:
+        """Posterior covariance [n, m] of the function at a [n, design] and b [m, design]."""
+        prior: Array = self.regressor.kernel_(a, b)
+        return (prior - self._whiten(a).T @ self._whiten(b)) * self.scale**2
+
+    def _whiten(self, x: Array) -> Array:
+        cross = self.regressor.kernel_(self.regressor.X_train_, x)
+        white: Array = solve_triangular(self.regressor.L_, cross, lower=True, check_finite=False)
+        return white
+
+
+def _regressor(dimensions: int, noise: float) -> GaussianProcessRegressor:
+    try:
+        from sklearn.gaussian_process import GaussianProcessRegressor
+        from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+    except ImportError:
+        raise UserError("the GP baselines need scikit-learn: pip install aline[bench]") from None
+    kernel = ConstantKernel(0.3, (1e-4, 1e3)) * RBF(np.ones(dimensions), (0.05, 30.0))
+    return GaussianProcessRegressor(kernel, alpha=max(noise, 1e-5) ** 2, copy_X_train=False)
+
+
+@dataclass(frozen=True)
+class Fits:
+    """What the policy remembers: the goal's points, and the fit of each episode."""
+
+    points: Array  # [batch, target, design]
+    fits: tuple[Fit, ...]  # empty before the first outcome
+
+    def predict(self, points: Tensor, spec: Spec) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation [batch, target] at points, all on the network's scale."""
+        x = spec.design.to_user(points).double().numpy()
+        rows = [fit.predict(at) for fit, at in zip(self.fits, x, strict=True)]
+        mean, std = (torch.tensor(np.stack(part)) for part in zip(*rows, strict=True))
+        zero = torch.zeros((), dtype=torch.float64)
+        unit = spec.outcome.to_network(zero + 1) - spec.outcome.to_network(zero)
+        return spec.outcome.to_network(mean), std * unit
+
+
+@dataclass(frozen=True)
+class GPPolicy:
+    """Chooses by one acquisition of a Gaussian process fitted to each episode.
+
+    With `normalise`, outcomes are standardised before a fit, so that they may have any units.
+    """
+
+    spec: Spec
+    acquisition: Acquisition = "us"
+    normalise: bool = False
+    noise: float = NOISE
+    candidates: int = 200
+
+    def __post_init__(self) -> None:
+        if self.acquisition not in get_args(Acquisition):
+            raise InputError(
+                f"acquisitions are {', '.join(get_args(Acquisition))}, got {self.acquisition!r}"
+            )
+
+    def begin(self, goal: Goal) -> Fits:
+        """Nothing measured yet."""
+        if self.acquisition in ("vr", "epig") and not goal.points.shape[1]:
+            raise InputError(f"{self.acquisition} needs a goal with predictions: use us or rs")
+        return Fits(self.spec.design.to_user(goal.points).double().numpy(), ())
+
+    def choose(self, state: Fits, offer: Offer | None, generator: torch.Generator) -> Tensor:
+        """The next design [batch, design]; random before the first outcome."""
+        batch = len(state.points)
+        if offer is None:
+            offer = Offer(self.spec.design.sample(batch, self.candidates, generator))
+        score = torch.rand(offer.points.shape[:2], generator=generator)
+        if state.fits and self.acquisition != "rs":
+            x = self.spec.design.to_user(offer.points).double().numpy()
+            rows = [self._score(*row) for row in zip(state.fits, x, state.points, strict=True)]
+            score = torch.tensor(np.stack(rows))
+        if offer.allowed is not None:
+            score = score.masked_fill(~offer.allowed, -torch.inf)
+        return take(offer.points, score.argmax(1))
+
+    def _score(self, fit: Fit, x: Array, targets: Array) -> Array:
+        _, std = fit.predict(x)
+        if self.acquisition == "us":
+            return std
+        shared = np.square(fit.covariance(targets, x))
+        if self.acquisition == "vr":
+            fall: Array = shared.sum(0) / std**2
+            return fall
+        _, own = fit.predict(targets)
+        # The share of the joint variance that both explain; below one but for rounding.
+        share = np.minimum(shared / (own[:, None] * std) ** 2, 1 - 1e-9)
+        nats: Array = -0.5 * np.log1p(-share).mean(0)
+        return nats
+
+    def observe(self, state: Fits, design: Tensor, outcome: Tensor) -> Fits:
+        """Fit each episode again with one more observation."""
+        x = self.spec.design.to_user(design).double().numpy()
+        y = self.spec.outcome.to_user(outcome).double().numpy()
+        if not state.fits:
+            old = [(np.zeros((0, x.shape[1])), np.zeros(0))] * len(x)
+        else:
+            old = [(fit.x, fit.y) for fit in state.fits]
+        fits = tuple(
+            Fit.of(np.vstack([xs, row]), np.append(ys, value), self.noise, self.normalise)
+            for (xs, ys), row, value in zip(old, x, y, strict=True)
+        )
+        return Fits(state.points, fits)

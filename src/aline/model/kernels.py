@@ -1,0 +1,255 @@
+"""What a bank of Gaussian processes would say, as features for the network's tokens.
+
+Outcomes of an unknown function depend on each other through the function, so a prediction needs
+more than each observation by itself: it needs the inverse of a kernel matrix, which attention can
+only approximate, layer by layer. A bank of GPs with fixed kernels has it in closed form: each gives
+a mean and a variance at any point and, by its marginal likelihood, how well it explains the data.
+The network sees these, and its predictions are relative to their weighted average; what is left to
+learn is how to weigh them, what they say of the parameters, and where to measure.
+
+One Cholesky factor a kernel serves all prefixes of an episode: that of the first t observations is
+its leading block. The same holds for what is computed with it, so a group sums what it may see.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from aline.episodes import Context
+from aline.errors import InternalError
+
+NOISE = 1e-4  # variance of the noise over the function's
+RANGE = (0.02, 1.0)  # lengthscales, for a design space of [-1, 1], times the root of its dimension
+_TINY = 1e-6
+
+
+class KernelBank(nn.Module):
+    """Stationary kernels: RBF, Matern 3/2 and 5/2 in turn, lengthscales spread over RANGE."""
+
+    inverse: Tensor
+
+    def __init__(self, design: int, count: int):
+        super().__init__()
+        low, high = (math.log(end * math.sqrt(design)) for end in RANGE)
+        inverse = (-(low + (high - low) * _spread(count, design))).exp()
+        self.register_buffer("inverse", inverse, persistent=False)
+
+    @property
+    def count(self) -> int:
+        """How many kernels."""
+        return len(self.inverse)
+
+    @property
+    def point_features(self) -> int:
+        """How many numbers describe a point."""
+        return 3 * self.count + 2
+
+    @property
+    def context_features(self) -> int:
+        """How many numbers describe a context."""
+        return 2 * self.count + 1
+
+    def covariance(self, a: Tensor, b: Tensor) -> Tensor:
+        """Matrices [batch, kernel, n, m] of a [batch, n, design] and b [batch, m, design]."""
+        scale = self.inverse[:, None].to(a.dtype)
+        squared = _squared_distance(a[:, None] * scale, b[:, None] * scale)
+        out = torch.empty_like(squared)
+        out[:, 0::3] = (-0.5 * squared[:, 0::3]).exp()
+        r = (3 * squared[:, 1::3] + 1e-12).sqrt()
+        out[:, 1::3] = (1 + r) * (-r).exp()
+        r = (5 * squared[:, 2::3] + 1e-12).sqrt()
+        out[:, 2::3] = (1 + r + r * r / 3) * (-r).exp()
+        return out
+
+    @torch.no_grad()
+    def read(self, context: Context, visible: Tensor | None, extra: Context | None) -> Bank:
+        """Take a context in, for groups that see prefixes of it or all see the same of it.
+
+        `extra` gives each group one observation of its own.
+        """
+        designs, outcomes = context.designs, context.outcomes
+        batch, count = outcomes.shape
+        groups = 1 if extra is None else len(extra.outcomes) // batch
+        if visible is None:
+            visible = torch.ones(batch, groups, count, dtype=torch.bool)
+        kept = visible.any(1).to(designs.dtype)  # [batch, context]
+        left_out = kept[:, None].bool() & ~visible
+        if bool((visible & (left_out.cumsum(-1) > 0)).any()):
+            raise InternalError("a bank serves groups that see a prefix of what any of them sees")
+        matrix = self.covariance(designs, designs)
+        matrix *= kept[:, None, :, None] * kept[:, None, None, :]
+        matrix.diagonal(dim1=-2, dim2=-1).add_((NOISE * kept + (1 - kept))[:, None])
+        factor = torch.linalg.cholesky(matrix)
+        y = (outcomes * kept)[:, None, :, None].expand(-1, self.count, -1, 1)
+        white = torch.linalg.solve_triangular(factor, y, upper=False)[..., 0]
+        seen = visible.to(designs.dtype)
+        bank = Bank(self, designs * kept[..., None], kept, factor, white, seen)
+        return bank if extra is None else bank.with_extra(extra)
+
+
+@dataclass
+class Bank:
+    """A context as a bank holds it, for a number of groups an episode."""
+
+    kernels: KernelBank
+    designs: Tensor  # [batch, context, design]
+    kept: Tensor  # [batch, context]: 0 for observations that no group sees
+    factor: Tensor  # [batch, kernel, context, context]
+    white: Tensor  # [batch, kernel, context], the outcomes over the factor
+    seen: Tensor  # [batch, group, context]: 1 for what a group sees
+    extra: Extra | None = None
+
+    def with_extra(self, context: Context) -> Bank:
+        """With one observation more a group, [batch * group, 1]."""
+        batch, groups, _ = self.seen.shape
+        x = context.designs.view(batch, groups, 1, -1)
+        y = context.outcomes.view(batch, 1, groups)
+        column = self._whiten(x)  # [batch, kernel, context, group, 1]
+        seen = self.seen.mT[:, None, :, :, None] * column
+        root = (1 + NOISE - (seen * column).sum(2)).clamp_min(NOISE).sqrt()[..., 0]
+        value = (y - (seen[..., 0] * self.white[..., None]).sum(2)) / root
+        self.extra = Extra(x, seen[..., 0], root, value)
+        return self
+
+    @torch.no_grad()
+    def extend(self, design: Tensor, outcome: Tensor) -> Bank:
+        """With one more observation, of a bank of one group: design [batch, design]."""
+        batch, _, count = self.seen.shape
+        x = design[:, None, None]
+        row = self._whiten(x)[..., 0, 0]  # [batch, kernel, context]
+        root = (1 + NOISE - row.square().sum(-1)).clamp_min(NOISE).sqrt()
+        value = (outcome[:, None] - (row * self.white).sum(-1)) / root
+        factor = self.factor.new_zeros(batch, self.kernels.count, count + 1, count + 1)
+        factor[..., :count, :count] = self.factor
+        factor[..., count, :count] = row
+        factor[..., count, count] = root
+        one = torch.ones_like(outcome)[:, None]
+        return Bank(
+            self.kernels,
+            torch.cat([self.designs, design[:, None]], 1),
+            torch.cat([self.kept, one], 1),
+            factor,
+            torch.cat([self.white, value[..., None]], -1),
+            torch.cat([self.seen, one[:, None]], -1),
+        )
+
+    def _whiten(self, points: Tensor) -> Tensor:
+        """Points [batch, p, m, design] over the factor, [batch, kernel, context, p, m]."""
+        batch, groups, count, _ = points.shape
+        flat = points.reshape(batch, groups * count, -1)
+        cross = self.kernels.covariance(self.designs, flat) * self.kept[:, None, :, None]
+        white: Tensor = torch.linalg.solve_triangular(self.factor, cross, upper=False)
+        return white.view(batch, self.kernels.count, -1, groups, count)
+
+    @torch.no_grad()
+    def weigh(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Log scale and log weight [batch, group, kernel] of each kernel, and log (1 + n).
+
+        The output scale is the most likely one, as if one more outcome had been of size one; the
+        weight is the marginal likelihood at that scale.
+        """
+        squares = torch.einsum("bkn,bgn->bgk", self.white.square(), self.seen)
+        logdet = torch.einsum("bkn,bgn->bgk", self._log_diagonal(), self.seen)
+        count = self.seen.sum(-1)[..., None]
+        if self.extra is not None:
+            squares = squares + self.extra.value.square().transpose(1, 2)
+            logdet = logdet + self.extra.root.log().transpose(1, 2)
+            count = count + 1
+        scale = ((squares + 1) / (count + 1)).log() / 2
+        weight = (-(count + 1) * scale - logdet).log_softmax(-1)
+        return scale, weight, count.log1p()
+
+    def _log_diagonal(self) -> Tensor:
+        diagonal: Tensor = self.factor.diagonal(dim1=-2, dim2=-1)
+        return diagonal.log()
+
+    @torch.no_grad()
+    def describe(self) -> Tensor:
+        """Features [batch, group, context_features] of what each group has seen."""
+        scale, weight, count = self.weigh()
+        return torch.cat([scale, weight.exp(), count], -1).float()
+
+    @torch.no_grad()
+    def predict(self, points: Tensor) -> Expectation:
+        """What the bank expects at points [batch, group or 1, target, design]."""
+        points = points.to(self.designs.dtype)
+        white = self._whiten(points)
+        value = self.seen[:, None] * self.white[:, :, None]  # [batch, kernel, group, context]
+        seen = self.seen[:, None]
+        if points.shape[1] == 1:
+            columns = white[:, :, :, 0]
+            mean = value @ columns
+            explained = seen @ columns.square()
+        else:
+            mean = torch.einsum("bkngm,bkgn->bkgm", white, value)
+            explained = torch.einsum("bkngm,bgn->bkgm", white.square(), self.seen)
+        if self.extra is not None:
+            column = self.extra.column(self, points, white)
+            mean = mean + column * self.extra.value[..., None]
+            explained = explained + column.square()
+        scale, weight, _ = self.weigh()
+        log_std = (1 + NOISE - explained).clamp_min(NOISE).log() / 2
+        return Expectation.of(
+            mean.permute(0, 2, 3, 1), log_std.permute(0, 2, 3, 1) + scale[:, :, None], weight
+        )
+
+
+@dataclass(frozen=True)
+class Extra:
+    """The last row of each group's factor: an observation that only this group has made."""
+
+    design: Tensor  # [batch, group, 1, design]
+    row: Tensor  # [batch, kernel, context, group]
+    root: Tensor  # [batch, kernel, group]
+    value: Tensor  # [batch, kernel, group], the outcome over the factor
+
+    def column(self, bank: Bank, points: Tensor, white: Tensor) -> Tensor:
+        """Points over this row of the factor, [batch, kernel, group, target]."""
+        batch, groups = self.design.shape[:2]
+        wide = points.expand(batch, groups, *points.shape[2:]).flatten(0, 1)
+        cross = bank.kernels.covariance(self.design.flatten(0, 1), wide)[:, :, 0]
+        cross = cross.view(batch, groups, bank.kernels.count, -1).transpose(1, 2)
+        explained = torch.einsum("bkngm,bkng->bkgm", white.expand(-1, -1, -1, groups, -1), self.row)
+        return (cross - explained) / self.root[..., None]
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """The bank's average over kernels, and how each kernel departs from it."""
+
+    mean: Tensor  # [batch, group, target]
+    std: Tensor  # [batch, group, target]
+    features: Tensor  # [batch, group, target, point_features]
+
+    @classmethod
+    def of(cls, mean: Tensor, log_std: Tensor, log_weight: Tensor) -> Expectation:
+        """From [batch, group, target, kernel], and weights [batch, group, kernel]."""
+        weight = log_weight.exp()[:, :, None]
+        average = (weight * mean).sum(-1, keepdim=True)
+        square = (2 * log_std).exp() + (mean - average).square()
+        log_spread = (weight * square).sum(-1, keepdim=True).clamp_min(_TINY).log() / 2
+        apart = ((mean - average) * (-log_spread).exp()).clamp(-5, 5)
+        relative = (log_std - log_spread).clamp(-5, 5)
+        every = [apart, relative, weight.expand_as(mean), average.clamp(-5, 5), log_spread]
+        features = torch.cat(every, -1).float()
+        return cls(average[..., 0].float(), log_spread[..., 0].exp().float(), features)
+
+
+def _squared_distance(a: Tensor, b: Tensor) -> Tensor:
+    """Of rows [..., n, design] and [..., m, design]; by axis, as products lose small distances."""
+    total = torch.zeros((), dtype=a.dtype)
+    for axis in range(a.shape[-1]):
+        total = total + (a[..., :, None, axis] - b[..., None, :, axis]).square()
+    return total
+
+
+def _spread(count: int, dimensions: int) -> Tensor:
+    """Points [count, dimensions] that fill the unit cube evenly; in one dimension, in order."""
+    if dimensions == 1:
+        return torch.linspace(0, 1, count)[:, None]
+    engine = torch.quasirandom.SobolEngine(dimensions, scramble=False)
+    return engine.draw(count + 1)[1:]

@@ -1,0 +1,82 @@
+"""A view whose outcomes are standardised as they arrive, so that they may come in any units.
+
+The network meets functions of about the size that its task declares. Here it sees the data less
+their mean and over their spread, whatever these are, and its predictions are mapped back. Both
+change with every observation, so the context is read anew each time.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+
+import torch
+from torch import Tensor
+
+from aline.episodes import Context
+from aline.errors import InternalError
+from aline.model.heads import Belief, Bernoulli
+from aline.model.network import Network, View
+
+
+@dataclass(frozen=True)
+class Units:
+    """A location and a scale for each episode, [batch]."""
+
+    loc: Tensor
+    scale: Tensor
+
+    @classmethod
+    def of(cls, outcomes: Tensor) -> Units:
+        """Those of outcomes [batch, context] so far.
+
+        Nothing is known of either before the first, nor of the scale before the second: then they
+        are the task's. A spread of few outcomes is likely too small; it is widened by as much as
+        the standard error of predicting one more asks.
+        """
+        batch, count = outcomes.shape
+        loc = outcomes.mean(1) if count else outcomes.new_zeros(batch)
+        scale = outcomes.new_ones(batch)
+        if count > 1:
+            spread = outcomes.std(1) * math.sqrt((count + 1) / (count - 1))
+            # Outcomes that are all the same tell nothing of their scale either.
+            known = spread > 1e-12 * loc.abs()
+            scale = torch.where(known, spread, scale)
+        return cls(loc, scale)
+
+    def standardise(self, outcomes: Tensor) -> Tensor:
+        """Outcomes [batch, ...] as the network sees them."""
+        loc, scale = (part.view(-1, *[1] * (outcomes.dim() - 1)) for part in (self.loc, self.scale))
+        return ((outcomes - loc) / scale).float()
+
+    def restore(self, belief: Belief) -> Belief:
+        """A belief [batch, group, target] of what the network saw, about the outcomes."""
+        if isinstance(belief, Bernoulli):
+            raise InternalError("only real outcomes are standardised")
+        loc, scale = (part.view(-1, 1, 1, 1) for part in (self.loc, self.scale))
+        return replace(belief, mean=belief.mean * scale + loc, std=belief.std * scale)
+
+
+@dataclass(kw_only=True)
+class StandardisedView(View):
+    """`context` holds the outcomes as they came; what the network holds of them is standardised."""
+
+    units: Units
+
+    def predictive(self, points: Tensor) -> Belief:
+        """Beliefs about outcomes, on the scale on which these came."""
+        return self.units.restore(super().predictive(points))
+
+    def extend(self, design: Tensor, outcome: Tensor) -> StandardisedView:
+        """With one more observation, in units that may have changed by it."""
+        return read_standardised(self.network, self.context.append(design, outcome))
+
+
+def read_standardised(network: Network, context: Context) -> StandardisedView:
+    """Take in a whole context [batch, context], without padding."""
+    if context.mask is not None:
+        raise InternalError("a padded context cannot be standardised")
+    units = Units.of(context.outcomes)
+    view = network.read(Context(context.designs, units.standardise(context.outcomes)))
+    parts = {field.name: getattr(view, field.name) for field in fields(view)}
+    return StandardisedView(**{**parts, "context": context}, units=units)

@@ -1,0 +1,100 @@
+"""Goals and units that are chosen when an experiment runs, and that its journal keeps."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from small import small_model
+
+import aline
+from aline.errors import InputError
+from aline.experiment import Experiment
+from aline.spaces import Box, Pool
+from aline.tasks import get
+
+GP2D = small_model(get("gp2d", horizon=6))
+
+TARGETS = [
+    "lengthscale_1",
+    ["lengthscale", "output_scale"],
+    aline.predictions(at={"x1": [0.0, 1.0], "x2": [2.0, 3.0]}),
+    aline.predictions(region=Box(x1=(0.0, 2.0))),
+    aline.predictions(region=Pool(x1=[0.0, 1.0], x2=[2.0, 3.0])),
+    ["lengthscale_2", aline.predictions(region=Box(x1=(0.0, 2.0), x2=(-1.0, 1.0))), "predictions"],
+]
+
+
+def answer(design: dict[str, float]) -> float:
+    return 3000.0 + 500.0 * design["x1"] - 20.0 * design["x2"] ** 2
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=range(len(TARGETS)))
+def test_a_goal_survives_a_resume(target: object, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'lab.db'}"
+    experiment = Experiment(GP2D, target=target, storage=url)  # type: ignore[arg-type]
+    experiment.tell(experiment.ask(), 0.5)
+    resumed = Experiment.resume(url, model=GP2D)
+    assert torch.equal(resumed._state.goal.points, experiment._state.goal.points)
+    assert torch.equal(resumed._state.goal.parameters, experiment._state.goal.parameters)
+    assert resumed._state.choose() == experiment._state.choose()
+
+
+def test_goals_switch_between_parameters_and_regions() -> None:
+    experiment = Experiment(GP2D, target="lengthscale_1")
+    experiment.tell(experiment.ask(), 0.1)
+    before = experiment.posterior().mean
+    experiment.target = ["output_scale", aline.predictions(region=Box(x2=(0.0, 1.0)))]
+    x2 = GP2D.spec.design.to_user(experiment._state.goal.points[0])[:, 1]
+    assert 0.0 <= float(x2.min()) < float(x2.max()) <= 1.0
+    assert experiment.posterior().mean == before
+
+
+def test_outcomes_in_any_units(tmp_path: Path) -> None:
+    """Volts or thousands: the same designs are asked, and predictions follow."""
+    found = {}
+    for scale in (1.0, 1e-4):
+        url = f"sqlite:///{tmp_path / f'{scale}.db'}"
+        experiment = Experiment(GP2D, standardise=True, storage=url)
+        # The second design does not know the scale yet.
+        for x in (-3.0, 1.0, 4.0):
+            experiment.attach({"x1": x, "x2": 0.0}, answer({"x1": x, "x2": 0.0}) * scale)
+        asked = []
+        while not experiment.finished:
+            trial = experiment.ask()
+            asked.append(trial.design)
+            experiment.tell(trial, answer(trial.design) * scale)
+        predicted = experiment.predict({"x1": [0.0, 2.0], "x2": [0.0, 0.0]})
+        found[scale] = asked, predicted.mean / scale, predicted.std / scale
+        resumed = Experiment.resume(url, model=GP2D).predict({"x1": [0.0, 2.0], "x2": [0.0, 0.0]})
+        assert torch.equal(resumed.mean, predicted.mean)
+        assert torch.equal(resumed.interval()[0], predicted.interval()[0])
+    (asked, mean, std), (asked_too, mean_too, std_too) = found.values()
+    assert asked == asked_too
+    assert torch.allclose(mean, mean_too, rtol=1e-4)
+    assert torch.allclose(std, std_too, rtol=1e-4)
+    assert 0 < float(mean.min()) < 10000
+
+
+def test_abandoned_outcomes_leave_the_scale(tmp_path: Path) -> None:
+    first = Experiment(GP2D, standardise=True)
+    second = Experiment(GP2D, standardise=True)
+    for experiment in (first, second):
+        for x in (-3.0, 1.0, 4.0):
+            experiment.attach({"x1": x, "x2": 0.0}, answer({"x1": x, "x2": 0.0}))
+    trial = first.ask()
+    first.tell(trial, 1e9)
+    first.abandon(trial)
+    where = {"x1": [0.0], "x2": [1.0]}
+    assert torch.equal(first.predict(where).mean, second.predict(where).mean)
+
+
+def test_parameters_in_the_outcomes_units_need_the_tasks_units() -> None:
+    assert Experiment(GP2D, standardise=True).target == ["predictions"]
+    assert Experiment(GP2D, standardise=True, target="lengthscale_1").target == ["lengthscale_1"]
+    with pytest.raises(InputError, match="output_scale is in the outcome's units"):
+        Experiment(GP2D, standardise=True, target=["output_scale"])
+    experiment = Experiment(GP2D, standardise=True)
+    with pytest.raises(InputError, match="output_scale is in the outcome's units"):
+        experiment.target = "output_scale"
+    with pytest.raises(InputError, match="real outcomes"):
+        Experiment(small_model("psychometric"), standardise=True)
