@@ -1,0 +1,55 @@
+"""The active learning benchmark from end to end, on untrained models and few runs."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from small import small_model
+
+from aline.app.bench import al, find
+from aline.app.bench.bench import Settings
+from aline.app.bench.run import run_bench, write_bench
+from aline.errors import NotFoundError
+from aline.tasks import get
+
+
+@pytest.fixture
+def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("gp1d", "gp2d"):
+        small_model(get(name)).save(tmp_path / "runs" / name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(al.zoo, "shipped", lambda: [])
+    monkeypatch.setattr(al, "STEPS", {1: 3, 2: 2})
+    monkeypatch.setattr(al, "PROBLEMS", ("gp1d", "gramacy2d"))
+
+
+@pytest.mark.usefixtures("models")
+def test_file_table_and_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
+    bench = find("al")
+    result = run_bench(bench, Settings(quick=True, episodes=2))
+    files = write_bench(bench, result, tmp_path / "results", "al-quick")
+    assert {path.name for path in files} == {
+        "al-quick.json", "al-quick.md", "al-quick-rmse.png", "al-quick-hyperparameters.png",
+        "al-quick-queries.png", "al-quick-posteriors.png",
+    }  # fmt: skip
+    rows = json.loads((tmp_path / "results" / "al-quick.json").read_text())["rows"]
+    metrics = {row["metric"] for row in rows}
+    assert metrics == {
+        "rmse", "rmse_area", "rmse_region", "coverage", "ratio", "ratio_area", "logq",
+        "logq_above", "seconds_per_run", "times_faster",
+    }  # fmt: skip
+    final = [r for r in rows if r["metric"] == "ratio" and r["target"] == "predictions"]
+    assert {row["task"] for row in final} == {"gp1d", "gramacy2d"}
+    table = (tmp_path / "results" / "al-quick.md").read_text()
+    assert "| gramacy2d |" in table
+    assert "seconds a run" in table
+
+
+@pytest.mark.usefixtures("models")
+def test_a_missing_model_is_explained(tmp_path: Path) -> None:
+    (tmp_path / "runs" / "gp2d" / "card.json").unlink()
+    with pytest.raises(NotFoundError, match="aline train gp2d"):
+        al.model_for(2)
