@@ -1,10 +1,13 @@
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+import aline
+from aline.app.card import facts_of
 from aline.app.cli import app
 from aline.app.scores import score_lines
 
@@ -101,3 +104,15 @@ def test_mistakes_in_an_evaluation(
     assert result.exit_code == 2
     assert message in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+def test_a_recorded_evaluation_is_in_the_card(folders: dict[str, Path], tmp_path: Path) -> None:
+    copy = shutil.copytree(folders["linear"], tmp_path / "linear")
+    result = CliRunner().invoke(app, ["evaluate", str(copy), "--episodes", "4", "--record"])
+    assert result.exit_code == 0, result.output
+    model = aline.load(copy)
+    last = model.spec.horizon
+    kept = model.measurements[f"intercept,slope after {last} trials, 4 experiments"]
+    assert {"gap:slope", "coverage:slope", "rmse", "j"} <= set(kept)
+    facts = facts_of(model)
+    assert any(key.startswith("measured intercept,slope after") for key in facts)

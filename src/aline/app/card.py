@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from aline import __version__
 from aline.app.tables import duration, short
+from aline.errors import StateError
 from aline.model import Model
 from aline.spaces import Binary, Design, Outcome, Parameters
 
@@ -29,6 +31,20 @@ def facts_of(model: Model) -> dict[str, str]:
     facts |= {f"measured {k}": _value(v) for k, v in model.measurements.items()}
     facts["aline"] = __version__
     return facts
+
+
+def record_in_card(model: Model, result: Mapping[str, Any]) -> None:
+    """Keep the values of an evaluation after the last trial in the card of a saved model."""
+    if model.source is None:
+        raise StateError("the model has no folder yet: save it before its measurements are kept")
+    last = max(row["step"] for row in result["rows"])
+    measured: dict[str, Any] = dict(model.measurements)
+    for row in result["rows"]:
+        if row["step"] == last:
+            about = f"{row['target']} after {last} trials, {row['n']} experiments"
+            kept = measured.setdefault(about, {})
+            kept[row["metric"]] = round(row["value"], 4)
+    replace(model, measurements=measured).save(model.source)
 
 
 def _trained(training: Mapping[str, Any]) -> str:

@@ -191,9 +191,13 @@ def evaluate(
     output: Annotated[
         Path | None, typer.Option(help="Also write the result there, as JSON.")
     ] = None,
+    record: Annotated[
+        bool, typer.Option("--record", help="Also keep what it is at the end in the model's card.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Measure how good a model is, against the exact posterior where there is one."""
+    from aline.app.card import record_in_card
     from aline.app.scores import bound, measure, score_lines
     from aline.app.subject import open_subject
 
@@ -207,6 +211,8 @@ def evaluate(
     if output is not None:
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    if record:
+        record_in_card(subject.model, result)
     show(result, score_lines(result), as_json)
     if output is not None and not as_json:
         say(f"\nWritten to {output}")
