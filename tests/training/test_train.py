@@ -153,3 +153,14 @@ def test_it_learns_the_exact_posterior_of_a_line():
     exact = torch.distributions.Normal(mean, covariance.diagonal(dim1=1, dim2=2).sqrt())
     gap = exact.log_prob(world.theta) - belief.log_prob(world.theta[:, None])[:, 0]
     assert gap.mean() < 0.1
+
+
+def test_a_function_task_trains_as_it_asks_to() -> None:
+    """Its own settings, both kinds of goals, and the policy from the first round."""
+    task = get("gp1d", horizon=3)
+    config = TrainingConfig(**{**task.training, "batch": 6, "updates": 2, "warmup": 0.0})
+    model = aline.train(task, rounds=4, config=config, progress=False)
+    assert model.network.config.kernels == 12
+    assert model.network.config.policy == "pool"
+    view = model.network.read(Context.empty(1, 1))
+    assert view.posterior().mean.isfinite().all()
