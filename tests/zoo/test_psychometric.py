@@ -4,6 +4,7 @@ import pytest
 from torch import Tensor
 
 from aline import zoo
+from aline.errors import NotFoundError
 from aline.evaluation.observers import Played, play_observers
 from aline.model import LearnedPolicy
 from aline.tasks import get
@@ -72,3 +73,8 @@ def test_after_a_switch_the_stimuli_move_within_two_trials(
     switched = at_extremes(played(RATES, given=first))
     assert float(switched[14]) < 0.2
     assert float(switched[16]) > 0.8
+
+
+def test_a_preset_without_weights_says_how_to_train_it() -> None:
+    with pytest.raises(NotFoundError, match="aline train psychometric-2afc"):
+        zoo.load("psychometric-2afc")

@@ -117,6 +117,8 @@ class GridPolicy:
             evenly_spaced(spec.design) if stimuli is None else spec.design.read(stimuli)
         )  # [stimulus, design] on the network's scale
         self.values = spec.parameters.to_labels(self.lattice.z)  # label -> [point]
+        values = torch.stack(list(self.values.values()), 1)
+        self._powers = torch.cat([values, values**2], 1)  # [point, 2 * label]
         self._yes = self.table(self.stimuli)
         self._arranged: dict[tuple[bool, ...], Arranged] = {}
 
@@ -186,12 +188,13 @@ class GridPolicy:
 
     def moments(self, state: Belief) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Posterior mean and standard deviation by label, [batch] each."""
-        mean = {label: state.weight @ value for label, value in self.values.items()}
-        std = {
-            label: (state.weight @ value**2 - mean[label] ** 2).clamp_min(0).sqrt()
-            for label, value in self.values.items()
-        }
-        return mean, std
+        first, second = (state.weight @ self._powers).chunk(2, 1)
+        std = (second - first**2).clamp_min(0).sqrt()
+        labels = list(self.values)
+        return (
+            dict(zip(labels, first.unbind(1), strict=True)),
+            dict(zip(labels, std.unbind(1), strict=True)),
+        )
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,13 @@ def find(name: str | Path) -> Path:
         return Path(name)
     if str(name) in shipped():
         return _HERE / str(name)
+    from aline.tasks import BUILT_IN
+
+    if str(name) in BUILT_IN:
+        raise NotFoundError(
+            f"no weights are shipped for the task {name}: train it once with "
+            f"`aline train {name}`, then load the folder runs/{name}"
+        )
     raise NotFoundError(
         f"a model must be a folder that model.save(...) wrote or one of the shipped "
         f"{', '.join(shipped()) or '(none)'}, got {str(name)!r}"

@@ -78,15 +78,8 @@ def test_the_table_judges_every_bar_and_the_figures_are_drawn(
 
 def test_long_experiments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(psychometric, "LONG", (4, 8))
-    monkeypatch.setattr(psychometric, "exact_log_marginals", coarse_marginals)
+    monkeypatch.setattr(psychometric, "EXACT_NODES", (16, 8, 4, 4))
     found = Found(run_bench(BENCH, Settings(episodes=2), ["long"]))
     assert found.last("longest_pause", "threshold,slope")["step"] == 8  # type: ignore[index]
     assert found.last("drift", "threshold,slope")["value"] < 1e-4  # type: ignore[index]
     assert [row["step"] for row in found.series("long_gap:slope", "threshold,slope")] == [4, 8]
-
-
-def coarse_marginals(*arguments: Any, **options: Any) -> Any:
-    return psychometric_exact(*arguments, nodes=(16, 8, 4, 4))
-
-
-psychometric_exact = psychometric.exact_log_marginals
