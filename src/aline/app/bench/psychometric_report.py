@@ -348,7 +348,7 @@ def _colours() -> dict[str, str]:
 
 
 def _draw_errors(found: Found) -> Figure:
-    from aline.app.plots.canvas import WIDE, figure, legend_above, styled
+    from aline.app.plots.canvas import WIDE, figure, styled
 
     with styled():
         drawn = figure(WIDE, 3.4, gap=0.04)
@@ -358,7 +358,8 @@ def _draw_errors(found: Found) -> Figure:
                 _draw_series(axes, found.series("posterior_rmse", target, method), method)
             axes.set_xlabel("trial")
             axes.set_ylabel(f"posterior RMSE, {target.replace(',', ' and ')}")
-        legend_above(panels[0], len(METHODS))
+        handles, labels = panels[0].get_legend_handles_labels()
+        drawn.legend(handles, labels, loc="outside upper left", ncols=len(METHODS))
     return drawn
 
 
