@@ -101,7 +101,11 @@ class Bernoulli:
 class MixtureHead(nn.Module):
     """A token to a mixture. At the start of training it is near N(0, 1), the prior.
 
-    Beside the token it may see `plain` numbers: averages of what was measured, as it is.
+    Beside the token it may see `plain` numbers, averages of what was measured. Then the mixture is
+    laid out around a base, on a scale of its own: the base is an average of the plain numbers and
+    of zero, the prior's mean, by weights that the head chooses. Averages of nearly equal numbers
+    hardly feel the noise of their weights, so a posterior that is a thousand times narrower than
+    the prior can be centred without a thousand times more exact weights.
     """
 
     def __init__(
@@ -113,27 +117,35 @@ class MixtureHead(nn.Module):
         limits: tuple[float, float] | None = None,
     ):
         super().__init__()
-        self.limits = limits
-        self.mlp = Mlp(width + plain, hidden, 3 * components)
-        bias = torch.zeros(3, components)
-        bias[1] = torch.linspace(-1, 1, components)
-        bias[2] = 0.4  # softplus(0.4) = 0.91
+        self.components, self.plain, self.limits = components, plain, limits
+        shape = torch.zeros(3, components)
+        shape[1] = torch.linspace(-1, 1, components)
+        shape[2] = 0.4  # softplus(0.4) = 0.91
+        layout = torch.zeros(plain + 2 if plain else 0)
+        if plain:
+            layout[plain] = 3.0  # at first the base is zero
+        self.mlp = Mlp(width + plain, hidden, shape.numel() + len(layout))
         with torch.no_grad():
-            self.mlp.second.bias.copy_(bias.flatten())
+            self.mlp.second.bias.copy_(torch.cat([shape.flatten(), layout]))
             self.mlp.second.weight.mul_(0.3)
 
     def forward(self, tokens: Tensor, plain: Tensor) -> Mixture:
         """[..., embed] and [..., plain] -> mixtures [...]."""
-        mixture = mixture_of(self.mlp(torch.cat([tokens, plain], -1)))
+        return self.read(self.mlp(torch.cat([tokens, plain], -1)), plain)
+
+    def read(self, raw: Tensor, plain: Tensor) -> Mixture:
+        """What the MLP's numbers [..., 3 * component + layout] mean."""
+        logit, mean, spread = raw[..., : 3 * self.components].chunk(3, -1)
+        std = F.softplus(spread) + STD_FLOOR
+        if self.plain:
+            layout = raw[..., 3 * self.components :]
+            share = layout[..., :-1].softmax(-1)[..., :-1]
+            base = (share * plain).sum(-1, keepdim=True)
+            scale = layout[..., -1:].clamp(-7.0, 1.0).exp()
+            mean, std = base + scale * mean, scale * std + STD_FLOOR
         if self.limits is None:
-            return mixture
-        return Censored(mixture.log_weight, mixture.mean, mixture.std, self.limits)
-
-
-def mixture_of(raw: Tensor) -> Mixture:
-    """Free numbers [..., 3 * component] as mixtures [...]."""
-    logit, mean, spread = raw.chunk(3, -1)
-    return Mixture(logit.log_softmax(-1), mean, F.softplus(spread) + STD_FLOOR)
+            return Mixture(logit.log_softmax(-1), mean, std)
+        return Censored(logit.log_softmax(-1), mean, std, self.limits)
 
 
 class BernoulliHead(nn.Module):

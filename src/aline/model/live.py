@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from aline.episodes import Context, Goal
 from aline.model.attention import Layer
 from aline.model.embedder import Mlp
-from aline.model.heads import Mixture, mixture_of
+from aline.model.heads import Mixture
 from aline.model.network import Decoded, Network, View, plain_observations
 from aline.spaces import Design
 
@@ -95,7 +95,8 @@ class LiveView(View):
     def _posterior(self) -> Mixture:
         states, plain = self._parameter_rows
         rows = torch.cat([_standardise(states[-1]), plain], 1)
-        return mixture_of(self.weights.posterior(rows)[None, None])
+        raw = self.weights.posterior(rows)
+        return self.network.posterior_head.read(raw[None, None], plain[None, None])
 
     def scores(self, candidates: Tensor, goal: Goal) -> Tensor:
         """The pool policy's logits [1, 1, query] of candidates [1, 1, query, design]."""
