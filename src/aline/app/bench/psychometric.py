@@ -49,7 +49,7 @@ SWITCH = 15  # trials before the goal changes
 # What experimenters would choose for this prior: steps of 0.2 in the threshold, a tenth or so of
 # the others' ranges. All that is measured of the grid methods, errors and time, is at this grid.
 GRID = {"threshold": 31, "slope": 15, "guess": 9, "lapse": 9}
-NODES = (64, 24, 6, 6)  # of the exact posterior's quadrature; twice as many change no figure shown
+NODES = (64, 24, 6, 6)  # of the exact posterior's quadrature
 EXTREME = 4.0  # a stimulus this far from 0 is beyond every threshold
 NEAR = 1.0  # a stimulus this close to the threshold is near it
 LONG = (30, 100, 300, 1000)
