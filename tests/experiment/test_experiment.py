@@ -828,6 +828,37 @@ def test_a_key_marks_one_call() -> None:
     assert snapshot(experiment) == before
 
 
+def test_undo_takes_the_last_outcome_back_and_asks_it_again(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/lab.db"
+    experiment = start(storage=url)
+    with pytest.raises(StateError, match="nothing to take back"):
+        experiment.undo()
+    run(experiment, 1)
+    before = belief(experiment)
+    run(experiment, 1)
+    mistaken, left = experiment.trials[1], experiment.ask()
+    again = experiment.undo(key="u")
+    assert experiment.undo(key="u") == again
+    assert again == Trial(3, mistaken.design)
+    states = [trial.state for trial in experiment.trials]
+    assert states == ["told", "abandoned", "abandoned", "asked"]
+    assert left.number == 2
+    assert torch.allclose(belief(experiment), before, atol=1e-6)
+    resumed = Experiment.resume(url, model=small())
+    assert resumed.trials == experiment.trials
+    assert torch.allclose(belief(resumed), before, atol=1e-6)
+
+
+def test_a_snapshot_stays_as_it_was() -> None:
+    experiment = start()
+    run(experiment, 1)
+    moment = experiment.snapshot()
+    run(experiment, 1)
+    assert len(moment.trials) == 1
+    assert len(moment.history()) == 2
+    assert len(experiment.history()) == 3
+
+
 def test_metadata_stays_with_the_experiment(tmp_path: Path) -> None:
     url, metadata = f"sqlite:///{tmp_path}/lab.db", {"participant": 7, "notes": ["left eye"]}
     start(storage=url, metadata=metadata)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from statistics import median
 from typing import Any
@@ -49,6 +50,11 @@ class Observer:
         """The observer of a seed."""
         generator = torch.Generator().manual_seed(seed + STREAM)
         return cls(task, task.draw(1, generator), generator)
+
+    def at_trial(self, number: int) -> Observer:
+        """The same participant with a stream of its own for one trial, whatever came before."""
+        key = zlib.crc32(f"{self.generator.initial_seed()}:{number}".encode())
+        return replace(self, generator=torch.Generator().manual_seed(key))
 
     def answer(self, design: Mapping[str, float]) -> float:
         """One measurement in the user's units."""

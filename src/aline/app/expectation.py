@@ -11,7 +11,7 @@ from torch import Tensor
 
 from aline.app.demo import LEVEL, Demo
 from aline.spaces import Binary
-from aline.tasks import Task
+from aline.tasks import Task, World
 
 Array = NDArray[np.float64]
 POINTS = 161  # along the axis
@@ -41,7 +41,7 @@ def expectation_of(demo: Demo) -> Expectation:
     predictive = demo.experiment.predict({name: x.tolist()})
     mean = _array(predictive.mean)
     band, is_of_curves = None, _has_response_function(demo.subject.task)
-    truth = _array(_truth(demo, x))
+    truth = _array(true_curve(demo.subject.task, demo.observer.world, x))
     if is_of_curves:
         band = _band_of_curves(demo, x)
     elif not isinstance(demo.spec.outcome, Binary):  # a yes/no has no interval worth drawing
@@ -65,9 +65,8 @@ def _band_of_curves(demo: Demo, x: Tensor) -> tuple[Array, Array]:
     return _array(low), _array(high)
 
 
-def _truth(demo: Demo, x: Tensor) -> Tensor:
-    """The mean outcome [point] that the observer really gives at designs x [point]."""
-    task, world = demo.subject.task, demo.observer.world
+def true_curve(task: Task, world: World, x: Tensor) -> Tensor:
+    """The mean outcome [point] that a world really gives at designs x [point] on its only axis."""
     if _has_response_function(task):
         return _expected(task, world.theta, x)
     designs = task.spec.design.to_network(x[:, None]).repeat(REPEATS, 1)[None]

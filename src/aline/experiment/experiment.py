@@ -72,6 +72,7 @@ class Experiment:
         candidates: int = 200,
         metadata: Mapping[str, Any] | None = None,
         standardise: bool = False,
+        key: str | None = None,
     ):
         spec = check_model(model).spec
         standardise = check_standardise(spec, standardise)
@@ -89,6 +90,7 @@ class Experiment:
             "candidates": check_count("candidates", candidates),
             "metadata": plain_metadata(metadata),
             "standardise": standardise,
+            **({} if key is None else {"key": check_key(key)}),
         }
         state = State.start(model.network, created)
         kept = open_storage(storage)
@@ -133,6 +135,17 @@ class Experiment:
     def created(self) -> str:
         """When it began, in UTC."""
         return str(self._created["time"])
+
+    @property
+    def source(self) -> str | None:
+        """Where its model comes from: a shipped one's name, a folder, or nowhere on disk."""
+        source: str | None = self._created["model"]["source"]
+        return source
+
+    @property
+    def sequence(self) -> int:
+        """How many events its journal has, as far as this object knows."""
+        return self._state.sequence
 
     @property
     def spec(self) -> Spec:
@@ -186,6 +199,13 @@ class Experiment:
     def posterior(self) -> Posterior:
         """What is known about the parameters."""
         return self._state.posterior
+
+    def snapshot(self) -> Experiment:
+        """This experiment as it is now, to look at while the original goes on."""
+        copy = Experiment.__new__(Experiment)
+        copy._begin(self._storage, self._name, self._created, self._state)
+        copy._history = self._history
+        return copy
 
     def history(self) -> list[Posterior]:
         """What was known before any data, after the first observation, and so on until now."""
@@ -265,6 +285,22 @@ class Experiment:
             self._check_unfinished(state, replacing=is_open)
             asked = {"event": "asked", "trial": len(state.trials), "design": old.design}
             return asked | ({"redo": number} if is_open else {})
+
+        return self._trial(self._commit(event, key, event="asked"))
+
+    def undo(self, *, key: str | None = None) -> Trial:
+        """Take back the trial told last and ask its design again; open trials are abandoned."""
+
+        def event(state: State) -> Event:
+            told = [n for n in state.rows if state.trials[n].source == "asked"]
+            if not told:
+                raise StateError("no trial was told yet: there is nothing to take back")
+            return {
+                "event": "asked",
+                "trial": len(state.trials),
+                "design": _proposal(state.trials[told[-1]]),
+                "abandons": [*state.open, told[-1]],
+            }
 
         return self._trial(self._commit(event, key, event="asked"))
 

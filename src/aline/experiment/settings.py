@@ -51,7 +51,8 @@ def plain_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
     if metadata is not None and not isinstance(metadata, Mapping):
         raise InputError(f'metadata maps names to values, {{"participant": 7}}, got {metadata!r}')
     try:
-        plain = json.loads(json.dumps(metadata or {}, allow_nan=False))
+        text = json.dumps(metadata or {}, allow_nan=False, ensure_ascii=False)
+        plain = json.loads(text.encode())
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(f"metadata must be plain JSON data, got {metadata!r} ({error})") from None
     return dict(plain)

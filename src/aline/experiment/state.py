@@ -174,14 +174,14 @@ Changes = dict[str, Any]
 
 
 def _asked(state: State, event: Event) -> Changes:
-    changes = _abandoned(state, {"trial": event["redo"]}) if "redo" in event else {}
-    trials, open_ = changes.get("trials", state.trials), changes.get("open", state.open)
     number, design = _next_number(state, event), event["design"]
-    x = read_design(state.spec.design, design)
+    for other in [event["redo"]] if "redo" in event else event.get("abandons", []):
+        state = replace(state, **_abandoned(state, {"trial": other}))
     return {
-        **changes,
-        "trials": (*trials, Trial(number, dict(design))),
-        "open": {**open_, number: x},
+        "trials": (*state.trials, Trial(number, dict(design))),
+        "open": {**state.open, number: read_design(state.spec.design, design)},
+        "rows": state.rows,
+        "view": state.view,
     }
 
 

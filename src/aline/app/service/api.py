@@ -1,0 +1,376 @@
+"""The API under /api/v1."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated, Any, Literal, TypeVar
+from urllib.parse import quote
+
+from fastapi import APIRouter, Header, Path, Query, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
+from aline.app.service import exports, schemas, shapes
+from aline.app.service.drawing import draw
+from aline.app.service.guard import Refusal
+from aline.app.service.lab import Lab
+from aline.app.service.metrics import Metrics
+from aline.app.service.streams import Streams
+from aline.episodes import predictions
+from aline.errors import InputError
+from aline.experiment import Experiment, Trial
+from aline.spaces import Box
+
+Result = TypeVar("Result")
+
+# A trial is a millisecond or two of computing; a few threads let one wait for the disk while
+# another computes, and what takes longer has threads of its own and never delays a trial.
+QUICK, SLOW = 4, 2
+
+Name = Annotated[str, Path(description="An experiment's name.", max_length=200)]
+Number = Annotated[int, Path(description="A trial's number.", ge=0, le=2**31)]
+Key = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=150,
+        description="Marks this call: repeated with the same key it changes nothing more.",
+    ),
+]
+Level = Annotated[float, Query(gt=0, lt=1, description="Of the intervals.")]
+
+_FAILURES: dict[int | str, dict[str, Any]] = {
+    code: {"model": schemas.Failure, "description": words}
+    for code, words in {
+        400: "The body is no JSON.",
+        401: "No token, or a wrong one.",
+        403: "A page of another site.",
+        404: "No such model, experiment or trial.",
+        409: "The right call at the wrong moment, such as telling a trial twice.",
+        413: "Too large.",
+        415: "The body is not application/json.",
+        422: "A value that breaks a rule.",
+        429: "Too many requests.",
+        503: "The database cannot be reached.",
+    }.items()
+}
+
+
+class Json(JSONResponse):
+    """JSON that any reader takes: no NaN, and nothing but ASCII."""
+
+    def render(self, content: Any) -> bytes:
+        """As bytes."""
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+
+
+class Desk:
+    """Runs the lab's work in threads, for code that must not wait."""
+
+    def __init__(self, lab: Lab, streams_most: int, metrics: Metrics):
+        self.lab, self.metrics = lab, metrics
+        self.streams = Streams(self._lengths, streams_most, metrics)
+        lab.on_change = self.streams.changed
+        self._quick = ThreadPoolExecutor(QUICK, "quick")
+        self._slow = ThreadPoolExecutor(SLOW, "slow")
+
+    async def quick(self, work: Callable[..., Result], *arguments: Any) -> Result:
+        """Work of a few milliseconds."""
+        return await asyncio.get_running_loop().run_in_executor(self._quick, work, *arguments)
+
+    async def slow(self, work: Callable[..., Result], *arguments: Any) -> Result:
+        """Work that a participant must not wait for."""
+        return await asyncio.get_running_loop().run_in_executor(self._slow, work, *arguments)
+
+    async def use(self, name: str, work: Callable[[Experiment], Result]) -> Result:
+        """Do something with an experiment, as the storage has it now."""
+        if not self.lab.is_open(name):
+            await self.slow(self.lab.desk, name)
+
+        def run() -> Result:
+            with self.lab.using(name) as experiment:
+                return work(experiment)
+
+        return await self.quick(run)
+
+    async def trial(self, name: str, event: str, work: Callable[[Experiment], Trial]) -> Json:
+        """Do something to a trial, count it, show the trial."""
+        found = await self.use(name, work)
+        self.metrics.trials.labels(event).inc()
+        return Json(shapes.trial(found), 201 if event == "asked" else 200)
+
+    def _lengths(self, names: list[str]) -> Any:
+        return self.slow(self.lab.storage.lengths, names)
+
+    def close(self) -> None:
+        """Let the threads go."""
+        self._quick.shutdown(wait=False, cancel_futures=True)
+        self._slow.shutdown(wait=False, cancel_futures=True)
+
+
+def desk_of(request: Request) -> Desk:
+    """The desk of the application that a request came to."""
+    desk: Desk = request.app.state.desk
+    return desk
+
+
+api = APIRouter(prefix="/api/v1", responses=_FAILURES)
+
+
+@api.get("/models", response_model=schemas.Models, tags=["models"])
+async def list_models(request: Request) -> Response:
+    """The models that experiments can be started with."""
+    desk = desk_of(request)
+
+    def work() -> list[Any]:
+        return shapes.models(desk.lab)
+
+    return Json({"models": await desk.slow(work)})
+
+
+@api.post("/experiments", response_model=schemas.Experiment, status_code=201, tags=["experiments"])
+async def create(request: Request, body: schemas.NewExperiment, key: Key = None) -> Response:
+    """Start an experiment."""
+    desk, lab = desk_of(request), desk_of(request).lab
+
+    def work() -> Any:
+        name = lab.create(
+            body.model,
+            key=key,
+            name=body.name,
+            target=_targets(body.target),
+            horizon=body.horizon,
+            stop=body.stop,
+            seed=body.seed,
+            metadata=body.metadata,
+        )
+        with lab.using(name) as experiment:
+            return shapes.experiment(experiment, lab.model_name(experiment))
+
+    shape = await desk.slow(work)
+    desk.metrics.experiments.set(len(lab))
+    return Json(shape, 201, {"location": f"/api/v1/experiments/{quote(shape['name'], safe='')}"})
+
+
+@api.get("/experiments", response_model=schemas.Experiments, tags=["experiments"])
+async def list_experiments(
+    request: Request,
+    start: Annotated[int, Query(ge=0, le=2**31, description="How many of the newest to skip.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+) -> Response:
+    """The experiments, the newest first."""
+    desk = desk_of(request)
+
+    def work() -> Any:
+        names = desk.lab.names()[::-1]
+        shown = [shapes.summary(desk.lab.storage, n) for n in names[start : start + limit]]
+        return {"experiments": shown, "total": len(names)}
+
+    return Json(await desk.slow(work))
+
+
+@api.get("/experiments/{name}", response_model=schemas.Experiment, tags=["experiments"])
+async def show(request: Request, name: Name) -> Response:
+    """An experiment with all its trials."""
+    desk = desk_of(request)
+    return Json(await desk.use(name, _shape(desk)))
+
+
+@api.patch("/experiments/{name}", response_model=schemas.Experiment, tags=["experiments"])
+async def change(request: Request, name: Name, body: schemas.Change) -> Response:
+    """Aim at something else, or plan more or fewer trials, from now on."""
+    desk = desk_of(request)
+
+    def work(experiment: Experiment) -> Any:
+        targets = _targets(body.target)
+        if targets is not None:
+            experiment.target = targets
+        if body.horizon is not None:
+            experiment.horizon = body.horizon
+        if body.stop is not None:
+            experiment.stop = body.stop
+        return _shape(desk)(experiment)
+
+    return Json(await desk.use(name, work))
+
+
+@api.post("/experiments/{name}/close", response_model=schemas.Experiment, tags=["experiments"])
+async def close(request: Request, name: Name) -> Response:
+    """End an experiment for good; what it holds stays."""
+    desk = desk_of(request)
+
+    def work(experiment: Experiment) -> Any:
+        experiment.close()
+        return _shape(desk)(experiment)
+
+    return Json(await desk.use(name, work))
+
+
+@api.post("/experiments/{name}/ask", response_model=schemas.Trial, status_code=201, tags=["trials"])
+async def ask(request: Request, name: Name, key: Key = None) -> Response:
+    """The next trial. Several may be open at a time."""
+    return await desk_of(request).trial(name, "asked", lambda e: e.ask(key=key))
+
+
+@api.post("/experiments/{name}/trials/{number}/tell", response_model=schemas.Trial, tags=["trials"])
+async def tell(
+    request: Request, name: Name, number: Number, body: schemas.Tell, key: Key = None
+) -> Response:
+    """What a trial gave. It is on disk when the reply comes."""
+    return await desk_of(request).trial(
+        name, "told", lambda e: e.tell(number, body.outcome, body.design, key=key)
+    )
+
+
+@api.post(
+    "/experiments/{name}/trials/{number}/abandon", response_model=schemas.Trial, tags=["trials"]
+)
+async def abandon(request: Request, name: Name, number: Number, key: Key = None) -> Response:
+    """Give a trial up; if it was told, its outcome leaves the posterior."""
+    return await desk_of(request).trial(name, "abandoned", lambda e: e.abandon(number, key=key))
+
+
+@api.post(
+    "/experiments/{name}/trials/{number}/redo",
+    response_model=schemas.Trial,
+    status_code=201,
+    tags=["trials"],
+)
+async def redo(request: Request, name: Name, number: Number, key: Key = None) -> Response:
+    """Ask a trial's design again, as a new trial."""
+    return await desk_of(request).trial(name, "asked", lambda e: e.redo(number, key=key))
+
+
+@api.post(
+    "/experiments/{name}/undo", response_model=schemas.Trial, status_code=201, tags=["trials"]
+)
+async def undo(request: Request, name: Name, key: Key = None) -> Response:
+    """Take the last told trial back and ask it again, in place of those that are open."""
+    return await desk_of(request).trial(name, "asked", lambda e: e.undo(key=key))
+
+
+@api.post("/experiments/{name}/attach", response_model=schemas.Trials, tags=["trials"])
+async def attach(request: Request, name: Name, body: schemas.Attach, key: Key = None) -> Response:
+    """Add data measured earlier."""
+    desk = desk_of(request)
+    trials = await desk.use(name, lambda e: e.attach(body.designs, body.outcomes, key=key))
+    return Json({"trials": [shapes.trial(one) for one in trials]})
+
+
+@api.post("/experiments/{name}/restrict", response_model=schemas.Experiment, tags=["trials"])
+async def restrict(request: Request, name: Name, body: schemas.Restrict) -> Response:
+    """Say which designs may be asked from now on."""
+    desk = desk_of(request)
+    if body.candidates is not None and body.box is not None:
+        raise InputError("a restriction is candidates or a box, got both: send one")
+
+    def work(experiment: Experiment) -> Any:
+        box = None if not body.box else Box(**body.box)
+        allowed: Any = body.candidates if body.candidates is not None else box
+        experiment.restrict(allowed, repeats=body.repeats)
+        return _shape(desk)(experiment)
+
+    return Json(await desk.use(name, work))
+
+
+@api.post("/experiments/{name}/simulate", response_model=schemas.Trial, tags=["trials"])
+async def simulate(request: Request, name: Name) -> Response:
+    """One trial answered by the experiment's simulated participant."""
+    desk = desk_of(request)
+    if not desk.lab.is_open(name):
+        await desk.slow(desk.lab.desk, name)
+    return Json(shapes.trial(await desk.quick(desk.lab.simulate, name)))
+
+
+@api.get("/experiments/{name}/posterior", response_model=schemas.Posterior, tags=["results"])
+async def posterior(request: Request, name: Name, level: Level = 0.95) -> Response:
+    """What is known about the parameters."""
+    return Json(
+        await desk_of(request).use(
+            name, lambda e: shapes.posterior(e.posterior(), e.sequence, level)
+        )
+    )
+
+
+@api.post("/experiments/{name}/predict", response_model=schemas.Predictive, tags=["results"])
+async def predict(request: Request, name: Name, body: schemas.Predict) -> Response:
+    """What would be measured at designs."""
+
+    def work(experiment: Experiment) -> Any:
+        found = experiment.predict(body.designs)
+        return shapes.predictive(found, experiment.spec.outcome, body.level)
+
+    return Json(await desk_of(request).use(name, work))
+
+
+@api.get("/experiments/{name}/drawing", tags=["results"])
+async def drawing(request: Request, name: Name) -> Response:
+    """The numbers behind the page's plots."""
+    desk = desk_of(request)
+    return Json(await desk.slow(draw_now, desk.lab, name))
+
+
+@api.get(
+    "/experiments/{name}/export",
+    response_class=Response,
+    responses={200: {"content": {kind: {} for kind in exports.TYPES.values()}}},
+    tags=["results"],
+)
+async def export(
+    request: Request,
+    name: Name,
+    format: Annotated[
+        Literal["json", "csv", "netcdf"], Query(description="netcdf is for ArviZ.")
+    ] = "json",
+) -> Response:
+    """The experiment as a file: everything, the trials, or draws from the posterior."""
+    desk, lab = desk_of(request), desk_of(request).lab
+
+    def work() -> bytes:
+        with lab.using(name) as experiment:
+            return exports.export(experiment, lab.storage, lab.model_name(experiment), format)
+
+    content = await desk.slow(work)
+    file = f"{quote(name, safe='')}.{exports.ENDINGS[format]}"
+    headers = {"content-disposition": f"attachment; filename*=UTF-8''{file}"}
+    return Response(content, media_type=exports.TYPES[format], headers=headers)
+
+
+@api.get(
+    "/experiments/{name}/events",
+    response_class=StreamingResponse,
+    responses={200: {"content": {"text/event-stream": {}}}},
+    tags=["results"],
+)
+async def events(request: Request, name: Name) -> Response:
+    """Server-sent events: `changed` with the journal's length, now and whenever it grows."""
+    desk = desk_of(request)
+    if desk.streams.is_full:
+        raise Refusal(429, "too many live updates are open: close some, or ask now and then")
+    sequence = await desk.use(name, lambda e: e.sequence)
+    return StreamingResponse(
+        desk.streams.listen(name, sequence),
+        media_type="text/event-stream",
+        headers={"cache-control": "no-store", "x-accel-buffering": "no"},
+    )
+
+
+def draw_now(lab: Lab, name: str) -> Any:
+    """The numbers behind the page's plots; trials go on meanwhile."""
+    with lab.using(name) as experiment:
+        moment = experiment.snapshot()
+    with lab.desk(name).drawing:
+        return draw(moment, lab.observer(moment))
+
+
+def _shape(desk: Desk) -> Callable[[Experiment], Any]:
+    return lambda experiment: shapes.experiment(experiment, desk.lab.model_name(experiment))
+
+
+def _targets(body: list[Any] | None) -> list[Any] | None:
+    if body is None:
+        return None
+    return [one if isinstance(one, str) else predictions(at=one.predictions) for one in body]

@@ -1,0 +1,127 @@
+"""The application: the API, the page and their guard, around one storage."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import torch
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import PlainTextResponse, Response
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
+
+from aline import __version__
+from aline.app.service import pages, schemas
+from aline.app.service.api import Desk, Json, api, desk_of
+from aline.app.service.guard import Guard
+from aline.app.service.lab import Lab
+from aline.app.service.metrics import Metrics
+from aline.app.service.settings import Settings
+from aline.app.service.tokens import Tokens
+from aline.errors import (
+    InputError,
+    NotFoundError,
+    StateError,
+    StorageError,
+    UserError,
+)
+from aline.experiment import Storage, open_storage
+
+_STATUS: dict[type[Exception], int] = {
+    InputError: 422,
+    NotFoundError: 404,
+    StateError: 409,
+    StorageError: 503,
+    UserError: 400,
+}
+_DESCRIPTION = """\
+Adaptive experiments: create one, then `ask` for a trial's design, measure, and `tell` the outcome;
+the posterior is up to date at once. Designs, outcomes and parameters are in the task's units.
+
+Every reply is on disk before it is sent. Mark calls that change something with an
+`Idempotency-Key` and repeat them with the same key when no reply came: they count once.
+"""
+
+
+def create_app(settings: Settings, storage: Storage | None = None) -> ASGIApp:
+    """The service as an ASGI application."""
+    torch.set_num_threads(1)  # trials are many tiny operations: a second thread only costs time
+    kept, metrics = storage or open_storage(settings.storage), Metrics()
+    lab = Lab(kept, settings.models)
+    desk = Desk(lab, settings.streams, metrics)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        desk.streams.start()
+        yield
+        await desk.streams.stop()
+        desk.close()
+
+    app = FastAPI(
+        title="aline",
+        version=__version__,
+        summary="Adaptive experiments over HTTP.",
+        description=_DESCRIPTION,
+        license_info={"name": "MIT", "identifier": "MIT"},
+        openapi_url="/api/v1/openapi.json",
+        docs_url=None,  # its page loads scripts from elsewhere
+        redoc_url=None,
+        lifespan=lifespan,
+        default_response_class=Json,
+    )
+    app.state.desk, app.state.settings, app.state.tokens = desk, settings, Tokens(kept)
+    app.include_router(api)
+    app.include_router(pages.pages)
+    app.mount("/static", StaticFiles(packages=[("aline.app.service", "static")]), "static")
+    app.add_exception_handler(HTTPException, _refused)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(UserError, _mistaken)
+    _add_watching(app, metrics)
+    return Guard(app, settings, app.state.tokens, metrics)
+
+
+def from_environment() -> ASGIApp:
+    """The service of a worker process."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
+    return create_app(Settings.from_environment())
+
+
+def _add_watching(app: FastAPI, metrics: Metrics) -> None:
+    @app.get("/health", response_model=schemas.Health, tags=["watching"])
+    async def health(request: Request) -> Response:
+        """Whether the service and its storage answer."""
+        desk = desk_of(request)
+        count = len(await desk.slow(desk.lab.names))
+        return Json({"status": "ok", "version": __version__, "experiments": count})
+
+    @app.get("/metrics", response_class=PlainTextResponse, tags=["watching"])
+    async def show_metrics() -> Response:
+        """Counters for Prometheus, of the process that answers."""
+        return PlainTextResponse(metrics.text(), media_type="text/plain; version=0.0.4")
+
+
+async def _refused(request: Request, error: Any) -> Response:
+    return _failure(request, error.status_code, str(error.detail), error.headers)
+
+
+async def _invalid(request: Request, error: Any) -> Response:
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"][1:]) or str(first["loc"][0])
+    given = f", got {str(first['input'])[:100]!r}" if first["type"] != "missing" else ""
+    status = 400 if first["type"] == "json_invalid" else 422
+    return _failure(request, status, f"{where}: {first['msg']}{given}")
+
+
+async def _mistaken(request: Request, error: Any) -> Response:
+    status = next(code for kind, code in _STATUS.items() if isinstance(error, kind))
+    return _failure(request, status, str(error))
+
+
+def _failure(request: Request, status: int, detail: str, headers: Any = None) -> Response:
+    body = {"detail": detail[:1000], "request_id": request.state.request_id}
+    return Json(body, status, headers)

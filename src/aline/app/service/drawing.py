@@ -1,0 +1,157 @@
+"""What the page draws, as numbers: beliefs, predictions, designs and widths."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+
+from aline.app.demo import Observer, targeted
+from aline.app.expectation import true_curve
+from aline.experiment import Experiment, Marginal, Posterior
+from aline.model import Mixture
+from aline.spaces import Binary
+from aline.tasks import PREDICTIONS, Spec
+
+POINTS = 101  # along a parameter or a design axis
+SIDE = 25  # of a plane
+LEVEL = 0.95
+
+Plain = dict[str, Any]
+
+
+def draw(experiment: Experiment, observer: Observer | None) -> Plain:
+    """Everything the page shows of an experiment, from one moment of it."""
+    spec, posterior = experiment.spec, experiment.posterior()
+    truth = {} if observer is None else observer.truth
+    prior = prior_of(spec)
+    return {
+        "sequence": experiment.sequence,
+        "outcome": "binary" if isinstance(spec.outcome, Binary) else "real",
+        "parameters": [
+            _marginal(spec, prior[name], posterior[name], truth.get(name), is_target)
+            for name, is_target in _with_aim(experiment)
+        ],
+        "prediction": _prediction(experiment, observer),
+        "trials": [
+            {"number": t.number, "design": t.design, "outcome": t.outcome, "state": t.state}
+            for t in experiment.trials
+        ],
+        "axes": [
+            {"name": name, "label": spec.label(name), "low": low, "high": high}
+            for name, low, high in zip(
+                spec.design.names, spec.design.low.tolist(), spec.design.high.tolist(), strict=True
+            )
+        ],
+        "widths": _widths(experiment, prior),
+    }
+
+
+def prior_of(spec: Spec) -> Posterior:
+    """The prior as a posterior: standard normal in every coordinate of the network."""
+    zeros = torch.zeros(len(spec.parameters), 1)
+    return Posterior(Mixture(zeros, zeros, torch.ones_like(zeros)), spec.parameters)
+
+
+def _with_aim(experiment: Experiment) -> list[tuple[str, bool]]:
+    """Every parameter, and whether the experiment aims at it."""
+    names = [t for t in experiment.target if isinstance(t, str) and t != PREDICTIONS]
+    labels = experiment.spec.parameters.labels
+    aims = set(targeted(experiment.spec, names)) if names else set()
+    return [(label, label in aims) for label in labels]
+
+
+def _marginal(
+    spec: Spec, prior: Marginal, posterior: Marginal, truth: float | None, is_target: bool
+) -> Plain:
+    grid, is_log = _grid(prior, posterior)
+    # On a logarithmic axis a density is one of the logarithm, or its area would mislead.
+    unit = grid if is_log else np.ones_like(grid)
+    return {
+        "name": prior.name,
+        "label": spec.label(prior.name),
+        "target": is_target,
+        "log": is_log,
+        "x": grid.tolist(),
+        "prior": _finite(np.asarray(prior.pdf(grid)) * unit),
+        "posterior": _finite(np.asarray(posterior.pdf(grid)) * unit),
+        "mean": posterior.mean,
+        "interval": list(posterior.interval(LEVEL)),
+        "truth": truth,
+    }
+
+
+def _grid(prior: Marginal, posterior: Marginal) -> tuple[Any, bool]:
+    """Values of a parameter that show prior and posterior, and whether they are logarithmic."""
+    low, high = prior.interval(0.998)
+    if low > 0 and high / low > 1000:
+        return np.geomspace(low, high, POINTS), True
+    a, b = posterior.interval(0.998)
+    # Extra points where the posterior is, which may be far narrower than the prior.
+    wide, narrow = np.linspace(low, high, POINTS), np.linspace(max(a, low), min(b, high), POINTS)
+    return np.unique(np.concatenate([wide, narrow])), False
+
+
+def _prediction(experiment: Experiment, observer: Observer | None) -> Plain | None:
+    axes = len(experiment.spec.design)
+    if axes == 1:
+        return _curve(experiment, observer)
+    return _plane(experiment) if axes == 2 else None
+
+
+def _curve(experiment: Experiment, observer: Observer | None) -> Plain:
+    """The expected outcome along the only design axis."""
+    space = experiment.spec.design
+    (name,) = space.names
+    if space.points is None:
+        x = torch.linspace(float(space.low), float(space.high), POINTS)
+    else:
+        x = torch.tensor(sorted(set(space.points[:, 0].tolist())))
+    predictive = experiment.predict({name: x.tolist()})
+    low, high = (None, None)
+    if not isinstance(experiment.spec.outcome, Binary):
+        low, high = (end.tolist() for end in predictive.interval(LEVEL))
+    truth = None
+    if observer is not None:
+        truth = true_curve(observer.task, observer.world, x).reshape(-1).tolist()
+    mean = predictive.mean.tolist()
+    return {
+        "kind": "curve",
+        "x": x.tolist(),
+        "mean": mean,
+        "low": low,
+        "high": high,
+        "truth": truth,
+    }
+
+
+def _plane(experiment: Experiment) -> Plain:
+    """The expected outcome over two design axes, row by row of the second."""
+    space = experiment.spec.design
+    edges = [
+        np.linspace(low, high, 2 * SIDE + 1)[1::2]
+        for low, high in zip(space.low.tolist(), space.high.tolist(), strict=True)
+    ]
+    columns = [axis.reshape(-1).tolist() for axis in np.meshgrid(*edges)]
+    mean = experiment.predict(dict(zip(space.names, columns, strict=True))).mean
+    return {"kind": "plane", "side": SIDE, "mean": mean.tolist()}
+
+
+def _widths(experiment: Experiment, prior: Posterior) -> Plain:
+    """How much of the prior's uncertainty was left after each observation."""
+    history = experiment.history()
+    shares = {
+        name: [_share(one[name].std, prior[name].std) for one in history] for name in prior.names
+    }
+    return {"x": list(range(len(history))), "shares": shares}
+
+
+def _share(std: float, before: float) -> float | None:
+    share = std / before if before > 0 else math.nan
+    return share if math.isfinite(share) else None
+
+
+def _finite(values: Any) -> list[float | None]:
+    return [value if math.isfinite(value) else None for value in values.tolist()]

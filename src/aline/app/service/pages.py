@@ -1,0 +1,146 @@
+"""The page: rendered here, kept up to date by one small script."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from urllib.parse import parse_qs, quote
+
+from fastapi import APIRouter, Query, Request
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from aline import __version__
+from aline.app.service import shapes
+from aline.app.service.api import Desk, Name, desk_of
+from aline.app.service.guard import COOKIE
+from aline.app.tables import number, outcome_text
+from aline.experiment import Experiment
+from aline.spaces import Binary
+from aline.tasks import PREDICTIONS
+
+SHOWN = 50  # experiments in the list
+YEAR = 365 * 24 * 3600
+
+pages = APIRouter(include_in_schema=False)
+_templates = Environment(
+    loader=PackageLoader("aline.app.service"),
+    autoescape=select_autoescape(),
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+_templates.globals["version"] = __version__
+_templates.filters["segment"] = lambda text: quote(text, safe="")
+
+
+def _render(template: str, **values: Any) -> HTMLResponse:
+    text = _templates.get_template(template).render(**values)
+    return HTMLResponse(text, headers={"cache-control": "no-store"})
+
+
+@pages.get("/")
+async def index(request: Request, start: Annotated[int, Query(ge=0, le=2**31)] = 0) -> Response:
+    """The experiments, and a form to start one."""
+    desk = desk_of(request)
+    return await desk.slow(_index, desk, start)
+
+
+def _index(desk: Desk, start: int) -> Response:
+    lab, names = desk.lab, desk.lab.names()[::-1]
+    shown = [shapes.summary(lab.storage, name) for name in names[start : start + SHOWN]]
+    return _render(
+        "index.html",
+        experiments=shown,
+        total=len(names),
+        start=start,
+        page=SHOWN,
+        models=shapes.models(lab),
+    )
+
+
+@pages.get("/experiments/{name}")
+async def experiment(request: Request, name: Name) -> Response:
+    """One experiment, live."""
+    desk = desk_of(request)
+    values = await desk.use(name, lambda e: _values(desk, e))
+    return _render("experiment.html", **values)
+
+
+@pages.get("/experiments/{name}/panel")
+async def panel(request: Request, name: Name) -> Response:
+    """The part of the page that changes with every trial."""
+    desk = desk_of(request)
+    values = await desk.use(name, lambda e: _values(desk, e))
+    return _render("panel.html", **values)
+
+
+@pages.get("/login")
+async def login(request: Request) -> Response:
+    """Where a browser gives its token."""
+    return _render("login.html", wrong=False)
+
+
+@pages.post("/login")
+async def enter(request: Request) -> Response:
+    """Check a token and let the browser keep it, out of reach of scripts and other sites."""
+    form = parse_qs((await request.body()).decode("utf-8", "replace"))
+    token = form.get("token", [""])[0].strip()
+    if request.app.state.tokens.owner(token) is None:
+        page = _render("login.html", wrong=True)
+        page.status_code = 401
+        return page
+    reply = RedirectResponse("/", 303)
+    reply.set_cookie(
+        COOKIE,
+        token,
+        max_age=YEAR,
+        httponly=True,
+        samesite="strict",
+        secure=request.url.scheme == "https",
+    )
+    return reply
+
+
+def _values(desk: Desk, experiment: Experiment) -> dict[str, Any]:
+    """What the templates show of an experiment."""
+    shape = shapes.experiment(experiment, desk.lab.model_name(experiment))
+    spec, posterior = experiment.spec, experiment.posterior()
+    open_trials = [trial for trial in shape["trials"] if trial["state"] == "asked"]
+    spans = _spans(experiment)
+    return {
+        "experiment": shape,
+        "is_binary": isinstance(spec.outcome, Binary),
+        "is_simulated": desk.lab.observer(experiment) is not None,
+        "next": open_trials[0] if open_trials else None,
+        "axes": [
+            {"name": axis, "unit": spec.units.get(axis, ""), "span": spans[axis]}
+            for axis in spec.design.names
+        ],
+        "beliefs": [
+            {
+                "name": label,
+                "label": spec.label(label),
+                "mean": number(posterior[label].mean, posterior[label].std * 4),
+                "interval": [
+                    number(end, posterior[label].std * 4) for end in posterior[label].interval(0.95)
+                ],
+            }
+            for label in posterior.names
+        ],
+        "goals": _goals(experiment),
+        "show_design": lambda axis, value: number(value, spans[axis]),
+        "show_outcome": lambda value: outcome_text(spec.outcome, value),
+    }
+
+
+def _spans(experiment: Experiment) -> dict[str, float]:
+    space = experiment.spec.design
+    ranges = (space.high - space.low).tolist()
+    return dict(zip(space.names, ranges, strict=True))
+
+
+def _goals(experiment: Experiment) -> list[dict[str, Any]]:
+    """Parameters to aim at, and which are aimed at now."""
+    now = {one for one in experiment.target if isinstance(one, str)}
+    names = [*experiment.spec.parameters.priors, PREDICTIONS]
+    return [{"name": name, "chosen": name in now} for name in names]

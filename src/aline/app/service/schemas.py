@@ -1,0 +1,240 @@
+"""What the API takes and gives, with an example of each; OpenAPI is made from these.
+
+Requests are strict: no field that is not known, no text where a number belongs, no NaN.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+NAME = r"^\w[\w .-]{0,99}$"
+MOST = 1000  # designs in one request
+
+
+def _is_text(value: str) -> str:
+    value.encode()  # half of a surrogate pair is no text: UnicodeEncodeError, a ValueError
+    return value
+
+
+Text = Annotated[str, AfterValidator(_is_text)]
+Number = Annotated[float, Field(allow_inf_nan=False, strict=True)]
+Column = Annotated[list[Number], Field(max_length=MOST)]
+Design = dict[Text, Number]
+Designs = Annotated[dict[Text, Column], Field(examples=[{"stimulus": [-1.0, 0.0, 1.5]}])]
+Outcome = Number | bool
+Name = Annotated[Text, Field(pattern=NAME, examples=["participant 7"])]
+Stop = Annotated[dict[Text, Number], Field(examples=[{"threshold": 0.5}])]
+Horizon = Annotated[int, Field(ge=1, le=10_000, strict=True)]
+
+
+class Request(BaseModel):
+    """What a client sends."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Predictions(Request):
+    """A target: outcomes at these designs."""
+
+    predictions: Designs
+
+
+Target = Annotated[
+    list[Text | Predictions],
+    Field(
+        min_length=1,
+        max_length=100,
+        description="Parameter names, predictions at designs, or both.",
+        examples=[["threshold", "slope"]],
+    ),
+]
+
+
+class NewExperiment(Request):
+    """What to start."""
+
+    model: Annotated[Text, Field(examples=["psychometric"])]
+    name: Name | None = None
+    target: Target | None = None
+    horizon: Horizon | None = None
+    stop: Stop | None = None
+    seed: Annotated[int, Field(ge=0, lt=2**31, strict=True)] = 0
+    metadata: Annotated[
+        dict[str, Any],
+        Field(
+            examples=[{"participant": 7}],
+            description='Yours. {"simulated": 1}, a seed, asks for a simulated participant.',
+        ),
+    ] = {}
+
+
+class Change(Request):
+    """What to change from now on; what is left out stays."""
+
+    target: Target | None = None
+    horizon: Horizon | None = None
+    stop: Stop | None = None
+
+
+class Tell(Request):
+    """What a trial gave."""
+
+    outcome: Annotated[Outcome, Field(examples=[1], description="0 or 1 if it is binary.")]
+    design: Annotated[
+        Design | None,
+        Field(description="Where it was measured, if not where it was asked.", examples=[None]),
+    ] = None
+
+
+class Attach(Request):
+    """Data measured earlier: a list an axis, and the outcomes in the same order."""
+
+    designs: Designs
+    outcomes: Annotated[list[Outcome], Field(min_length=1, max_length=MOST, examples=[[0, 1, 1]])]
+
+
+class Restrict(Request):
+    """Ask only for these designs, or between these bounds; nothing means anywhere again."""
+
+    candidates: Designs | None = None
+    box: dict[Text, tuple[Number, Number]] | None = None
+    repeats: Annotated[bool, Field(strict=True)] = True
+
+
+class Predict(Request):
+    """Where to predict outcomes."""
+
+    designs: Designs
+    level: Annotated[Number, Field(gt=0, lt=1)] = 0.95
+
+
+class Reply(BaseModel):
+    """What the API answers."""
+
+
+class Failure(Reply):
+    """Why a request was refused: the rule, what was given, what to do."""
+
+    detail: Annotated[str, Field(examples=["trial 3 cannot be told, it is told already"])]
+    request_id: str
+
+
+class Trial(Reply):
+    """One measurement, in the task's units."""
+
+    number: Annotated[int, Field(examples=[3])]
+    state: Literal["asked", "told", "abandoned"]
+    source: Literal["asked", "attached"]
+    design: Annotated[dict[str, float], Field(examples=[{"stimulus": 0.25}])]
+    proposed: Annotated[
+        dict[str, float] | None, Field(description="What was asked, if another was measured.")
+    ]
+    outcome: float | None
+
+
+class Axis(Reply):
+    """One axis of the design space."""
+
+    name: str
+    unit: str | None
+    low: float
+    high: float
+
+
+class Model(Reply):
+    """A trained model."""
+
+    name: Annotated[str, Field(examples=["psychometric"])]
+    parameters: list[str]
+    axes: list[Axis]
+    outcome: Literal["binary", "real"]
+    horizon: int
+    targets: Annotated[list[list[str]], Field(description="What it was trained to aim at.")]
+    can_simulate: Annotated[bool, Field(description="Whether it can simulate a participant.")]
+    facts: Annotated[dict[str, str], Field(description="Its card, in words.")]
+
+
+class Models(Reply):
+    """The models on offer."""
+
+    models: list[Model]
+
+
+class Experiment(Reply):
+    """An experiment as it is now."""
+
+    name: str
+    task: str
+    model: str | None
+    created: str
+    target: list[str | dict[str, Any]]
+    horizon: int
+    stop: dict[str, float]
+    told: Annotated[int, Field(description="Trials that count towards the horizon.")]
+    finished: bool
+    closed: bool
+    metadata: dict[str, Any]
+    sequence: Annotated[int, Field(description="How many events its journal has.")]
+    trials: list[Trial]
+
+
+class Summary(Reply):
+    """An experiment in a list."""
+
+    name: str
+    task: str
+    created: str
+    changed: str
+    horizon: int
+    told: int
+    closed: bool
+    metadata: dict[str, Any]
+
+
+class Experiments(Reply):
+    """A part of the list of experiments, the newest first."""
+
+    experiments: list[Summary]
+    total: int
+
+
+class Trials(Reply):
+    """Several trials."""
+
+    trials: list[Trial]
+
+
+class Marginal(Reply):
+    """What is known about one parameter."""
+
+    mean: float
+    std: float
+    interval: tuple[float, float]
+
+
+class Posterior(Reply):
+    """What is known about the parameters."""
+
+    sequence: int
+    level: float
+    parameters: dict[str, Marginal]
+
+
+class Predictive(Reply):
+    """Expected outcomes, in the order of the designs."""
+
+    mean: list[float]
+    std: list[float]
+    interval: Annotated[
+        list[tuple[float, float]] | None, Field(description="None for a binary outcome.")
+    ]
+
+
+class Health(Reply):
+    """Whether the service works."""
+
+    status: Literal["ok"]
+    version: str
+    experiments: int

@@ -1,0 +1,132 @@
+"""aline's objects as the plain data that the API gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from aline import experiment as live
+from aline.app.card import facts_of
+from aline.app.service.lab import Lab, can_simulate
+from aline.episodes.goals import Predictions
+from aline.experiment import Storage
+from aline.model import Model
+from aline.spaces import Binary
+from aline.tasks import PREDICTIONS
+
+Plain = dict[str, Any]
+
+
+def trial(one: live.Trial) -> Plain:
+    """A trial."""
+    return {
+        "number": one.number,
+        "state": one.state,
+        "source": one.source,
+        "design": one.design,
+        "proposed": one.proposed,
+        "outcome": one.outcome,
+    }
+
+
+def target(targets: Iterable[Any]) -> list[Any]:
+    """Targets: names, and predictions with their designs."""
+    return [
+        {PREDICTIONS: {name: list(column) for name, column in one.at.items()}}
+        if isinstance(one, Predictions)
+        else one
+        for one in targets
+    ]
+
+
+def experiment(one: live.Experiment, model: str | None) -> Plain:
+    """An experiment with its trials."""
+    trials = one.trials
+    return {
+        "name": one.name,
+        "task": one.spec.name,
+        "model": model,
+        "created": one.created,
+        "target": target(one.target),
+        "horizon": one.horizon,
+        "stop": one.stop,
+        "told": sum(t.state == "told" and t.source == "asked" for t in trials),
+        "finished": one.finished,
+        "closed": one.closed,
+        "metadata": one.metadata,
+        "sequence": one.sequence,
+        "trials": [trial(t) for t in trials],
+    }
+
+
+def summary(storage: Storage, name: str) -> Plain:
+    """An experiment in a list, from its journal alone: no model is needed to count."""
+    created, *events = storage.read(name)
+    told: set[int] = set()
+    shown = {"horizon": created.get("horizon", 0), "closed": False}
+    for event in events:
+        if event["event"] == "told":
+            told.add(event["trial"])
+        elif event["event"] == "abandoned":
+            told.discard(event["trial"])
+        elif event["event"] == "asked":
+            told -= set(event.get("abandons", []))
+        elif event["event"] == "closed":
+            shown["closed"] = True
+        elif event["event"] == "changed" and "horizon" in event:
+            shown["horizon"] = event["horizon"]
+    return {
+        "name": name,
+        "task": created.get("task", ""),
+        "created": created.get("time", ""),
+        "changed": (events[-1] if events else created).get("time", ""),
+        "told": len(told),
+        "metadata": created.get("metadata", {}),
+        **shown,
+    }
+
+
+def models(lab: Lab) -> list[Plain]:
+    """The models on offer."""
+    return [model(n, one, can_simulate(lab.place(n))) for n, one in lab.models().items()]
+
+
+def model(name: str, one: Model, can_simulate: bool) -> Plain:
+    """A model."""
+    spec = one.spec
+    axes = zip(spec.design.names, spec.design.low.tolist(), spec.design.high.tolist(), strict=True)
+    return {
+        "name": name,
+        "parameters": list(spec.parameters.priors),
+        "axes": [
+            {"name": axis, "unit": spec.units.get(axis), "low": low, "high": high}
+            for axis, low, high in axes
+        ],
+        "outcome": "binary" if isinstance(spec.outcome, Binary) else "real",
+        "horizon": spec.horizon,
+        "targets": [list(names) for names, _ in spec.targets],
+        "can_simulate": can_simulate,
+        "facts": facts_of(one),
+    }
+
+
+def posterior(one: live.Posterior, sequence: int, level: float) -> Plain:
+    """Means, standard deviations and intervals."""
+    marginals: Mapping[str, Any] = {
+        name: {
+            "mean": one[name].mean,
+            "std": one[name].std,
+            "interval": list(one[name].interval(level)),
+        }
+        for name in one.names
+    }
+    return {"sequence": sequence, "level": level, "parameters": marginals}
+
+
+def predictive(one: live.Predictive, outcome: Any, level: float) -> Plain:
+    """Means, standard deviations and, for real outcomes, intervals."""
+    interval = None
+    if not isinstance(outcome, Binary):
+        low, high = one.interval(level)
+        interval = [list(pair) for pair in zip(low.tolist(), high.tolist(), strict=True)]
+    return {"mean": one.mean.tolist(), "std": one.std.tolist(), "interval": interval}

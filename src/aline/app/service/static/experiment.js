@@ -1,0 +1,222 @@
+// One experiment: answers go to the API, the panel comes back rendered, plots are drawn from numbers.
+
+import { Refused, get, notify, path, send } from "./requests.js";
+import { draw } from "./plots.js";
+
+const page = document.getElementById("experiment");
+const panel = document.getElementById("panel");
+const { name } = page.dataset;
+const isSimulated = page.dataset.simulated === "yes";
+const home = path(name).replace("/api/v1", "");
+
+let busy = false; // one call at a time: a second press of a key is not a second answer
+let latest = null; // the drawing shown
+
+const card = () => panel.querySelector(".next");
+const openTrial = () => card().dataset.open;
+const isFinished = () => card().dataset.finished === "yes";
+const shownSequence = () => Number(card().dataset.sequence);
+
+// Showing.
+
+async function showPanel() {
+  const response = await fetch(`${home}/panel`);
+  if (!response.ok) return;
+  const focus = document.activeElement;
+  const kept = panel.contains(focus) ? focus.id || focus.dataset.action : null;
+  const isTrialsOpen = document.getElementById("trials-details")?.open;
+  panel.innerHTML = await response.text();
+  document.getElementById("trials-details").open = Boolean(isTrialsOpen);
+  showSimulation();
+  const outcome = document.getElementById("outcome");
+  if (outcome && (!kept || kept === "outcome" || kept === "ask")) outcome.focus();
+  else if (kept) (document.getElementById(kept) ?? panel.querySelector(`[data-action="${CSS.escape(kept)}"]`))?.focus();
+}
+
+let drawing = false;
+let stale = false;
+
+async function showPlots() {
+  stale = true;
+  if (drawing) return; // the one under way is followed by another
+  drawing = true;
+  try {
+    while (stale) {
+      stale = false;
+      latest = await get(path(name, "drawing"));
+      draw(latest);
+      page.dataset.drawn = latest.sequence;
+    }
+  } catch (error) {
+    if (!(error instanceof Refused)) stale = true;
+  } finally {
+    drawing = false;
+  }
+}
+
+async function show() {
+  await showPanel();
+  showPlots();
+}
+
+// Acting.
+
+async function act(work) {
+  if (busy) return;
+  busy = true;
+  panel.setAttribute("aria-busy", "true");
+  try {
+    await work();
+    notify("");
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    notify(error.message);
+  } finally {
+    busy = false;
+    panel.removeAttribute("aria-busy");
+  }
+  await show();
+}
+
+const ask = () => send("POST", path(name, "ask"));
+
+async function askNext() {
+  try {
+    await ask();
+  } catch (error) {
+    if (!(error instanceof Refused) || error.status !== 409) throw error; // finished: nothing to ask
+  }
+}
+
+const tell = (outcome) => act(async () => {
+  await send("POST", path(name, "trials", openTrial(), "tell"), { outcome });
+  await askNext();
+});
+
+const actions = {
+  ask: () => act(ask),
+  tell: (button) => tell(Number(button.dataset.outcome)),
+  undo: () => act(() => send("POST", path(name, "undo"))),
+  abandon: () => act(async () => {
+    await send("POST", path(name, "trials", openTrial(), "abandon"));
+    await askNext();
+  }),
+  close: () => confirm("Close this experiment for good? What it holds stays.") &&
+    act(() => send("POST", path(name, "close"))),
+  play: () => { setPlaying(!playing); },
+};
+
+const forms = {
+  "tell-number": (form) => tell(Number(form.outcome.value)),
+  horizon: (form) => act(() => send("PATCH", path(name), { horizon: Number(form.horizon.value) })),
+};
+
+panel.addEventListener("click", (event) => {
+  const button = event.target.closest("button[data-action]");
+  if (button && !button.disabled) actions[button.dataset.action]?.(button);
+});
+
+panel.addEventListener("submit", (event) => {
+  event.preventDefault();
+  forms[event.target.dataset.action]?.(event.target);
+});
+
+panel.addEventListener("change", (event) => {
+  const form = event.target.closest('form[data-action="target"]');
+  if (!form) return;
+  const target = [...form.querySelectorAll("input:checked")].map((input) => input.value);
+  if (!target.length) {
+    notify("Choose at least one thing to learn about.");
+    event.target.checked = true;
+    return;
+  }
+  act(() => send("PATCH", path(name), { target }));
+});
+
+const keys = { y: '[data-outcome="1"]', n: '[data-outcome="0"]', u: '[data-action="undo"]', " ": '[data-action="ask"]' };
+
+document.addEventListener("keydown", (event) => {
+  if (event.repeat || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target.closest("input:not([type=checkbox]), select, textarea")) return;
+  if (event.key === " " && event.target.closest("button, a, summary, input")) return;
+  const button = panel.querySelector(keys[event.key.toLowerCase()] ?? ":not(*)");
+  if (!button || button.disabled) return;
+  event.preventDefault();
+  button.click();
+});
+
+// A simulated participant answers at the slider's pace, as long as this page is open.
+
+let playing = isSimulated && !isFinished();
+let speed = Number(sessionStorage.getItem("aline speed") ?? 3);
+let timer = null;
+
+function setPlaying(value) {
+  playing = value;
+  showSimulation();
+  schedule();
+}
+
+function showSimulation() {
+  const button = panel.querySelector('[data-action="play"]');
+  if (!button) return;
+  button.textContent = playing ? "Pause" : "Run";
+  button.setAttribute("aria-pressed", String(playing));
+  const slider = document.getElementById("speed");
+  slider.value = speed;
+  document.getElementById("speed-now").textContent = speed ? `${speed} trials a second` : "stopped";
+  slider.oninput = () => {
+    speed = Number(slider.value);
+    sessionStorage.setItem("aline speed", speed);
+    document.getElementById("speed-now").textContent = speed ? `${speed} trials a second` : "stopped";
+    schedule();
+  };
+}
+
+function schedule() {
+  clearTimeout(timer);
+  if (playing && speed > 0 && !isFinished()) timer = setTimeout(simulate, 1000 / speed);
+}
+
+async function simulate() {
+  try {
+    await send("POST", path(name, "simulate"));
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    playing = false;
+    if (error.status !== 409) notify(error.message);
+  }
+  await showPanel();
+  showPlots();
+  schedule();
+}
+
+// Others may be at the same experiment: the service says when anything changed.
+
+function listen() {
+  const events = new EventSource(path(name, "events"));
+  let wasLost = false;
+  events.addEventListener("changed", (event) => {
+    const { sequence } = JSON.parse(event.data);
+    if (wasLost) notify("");
+    wasLost = false;
+    if (sequence !== shownSequence() && !busy && !(isSimulated && playing)) show();
+  });
+  events.addEventListener("error", () => {
+    wasLost = true;
+    if (!busy) notify("The service does not answer. Waiting for it to come back.");
+    if (events.readyState === EventSource.CLOSED) setTimeout(listen, 1000);
+  });
+}
+
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => latest && draw(latest, true));
+let resizing = null;
+addEventListener("resize", () => {
+  clearTimeout(resizing);
+  resizing = setTimeout(() => latest && draw(latest, true), 150);
+});
+
+showSimulation();
+showPlots();
+schedule();
+listen();

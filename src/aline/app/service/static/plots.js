@@ -1,0 +1,300 @@
+// Plots with uPlot: curves are its series; circles, crosses, shading and truths are drawn on top.
+
+/* global uPlot */
+
+const HEIGHT = { prediction: 260, marginal: 130, design: 200, widths: 220 };
+const LINES = ["--posterior", "--no", "--yes", "--other", "--ink"];
+const plots = new Map(); // id -> { plot, shape }
+
+const colour = (role) => getComputedStyle(document.documentElement).getPropertyValue(role).trim();
+const faded = (role, share) => `color-mix(in srgb, ${colour(role)} ${100 * share}%, transparent)`;
+
+export function draw(data, anew = false) {
+  if (anew) {
+    for (const { plot } of plots.values()) plot.destroy();
+    plots.clear();
+  }
+  drawPrediction(data);
+  drawMarginals(data);
+  drawDesigns(data);
+  drawWidths(data);
+}
+
+// A plot keeps its place and gets new numbers; a new one is made when its shape changes.
+function place(id, box, height, shape, options, values) {
+  const known = plots.get(id);
+  if (known && known.shape === shape && known.plot.root.isConnected) {
+    known.state.data = options.state;
+    known.plot.setData(values);
+    return;
+  }
+  known?.plot.destroy();
+  const state = { data: options.state };
+  const made = new uPlot(
+    {
+      width: Math.max(box.clientWidth, 120),
+      height,
+      cursor: { show: false },
+      legend: { show: options.named ?? false, live: false },
+      padding: [10, 12, 0, 0],
+      series: [{}, ...options.series],
+      scales: options.scales,
+      axes: options.axes,
+      hooks: {
+        drawClear: options.under ? [(u) => clipped(u, () => options.under(u, state.data))] : [],
+        draw: options.over ? [(u) => options.over(u, state.data)] : [],
+      },
+    },
+    values,
+    box,
+  );
+  plots.set(id, { plot: made, shape, state });
+}
+
+function axis(label, more = {}) {
+  return {
+    label, labelSize: 22, labelFont: "13px system-ui", font: "12px system-ui", size: label ? 34 : 30,
+    stroke: colour("--muted"), grid: { stroke: colour("--faint"), width: 1 },
+    ticks: { stroke: colour("--faint"), width: 1, size: 4 }, ...more,
+  };
+}
+
+const vertical = (label) => axis(label, { size: 52, labelSize: label ? 20 : 0 });
+const noAxis = { show: false };
+
+function clipped(u, work) {
+  u.ctx.save();
+  u.ctx.beginPath();
+  u.ctx.rect(u.bbox.left, u.bbox.top, u.bbox.width, u.bbox.height);
+  u.ctx.clip();
+  work();
+  u.ctx.restore();
+}
+
+function circle(u, x, y, role, filled, radius = 4) {
+  const { ctx } = u;
+  const scale = devicePixelRatio;
+  ctx.beginPath();
+  ctx.arc(u.valToPos(x, "x", true), u.valToPos(y, "y", true), radius * scale, 0, 2 * Math.PI);
+  ctx.fillStyle = filled ? colour(role) : colour("--card");
+  ctx.strokeStyle = colour(role);
+  ctx.lineWidth = 1.6 * scale;
+  ctx.fill();
+  ctx.stroke();
+}
+
+function cross(u, x, y) {
+  const { ctx } = u;
+  const scale = devicePixelRatio;
+  const [a, b, r] = [u.valToPos(x, "x", true), u.valToPos(y, "y", true), 3.5 * scale];
+  ctx.beginPath();
+  ctx.moveTo(a - r, b - r); ctx.lineTo(a + r, b + r);
+  ctx.moveTo(a - r, b + r); ctx.lineTo(a + r, b - r);
+  ctx.strokeStyle = colour("--muted");
+  ctx.lineWidth = 1.4 * scale;
+  ctx.stroke();
+}
+
+function upright(u, x, role, dash) {
+  const { ctx } = u;
+  const at = u.valToPos(x, "x", true);
+  ctx.save();
+  ctx.beginPath();
+  ctx.setLineDash(dash.map((part) => part * devicePixelRatio));
+  ctx.moveTo(at, u.bbox.top);
+  ctx.lineTo(at, u.bbox.top + u.bbox.height);
+  ctx.strokeStyle = colour(role);
+  ctx.lineWidth = 1.4 * devicePixelRatio;
+  ctx.stroke();
+  ctx.restore();
+}
+
+const told = (data) => data.trials.filter((trial) => trial.state === "told");
+const round = (value) => Number(value.toPrecision(3));
+const spread = (low, high, share = 0.06) => [low - share * (high - low || 1), high + share * (high - low || 1)];
+
+// The expected outcome: a curve over one axis, shading over two.
+
+function drawPrediction(data) {
+  const found = data.prediction;
+  document.getElementById("prediction-box").hidden = !found;
+  if (!found) return;
+  const box = document.getElementById("prediction");
+  const hint = document.getElementById("prediction-hint");
+  if (found.kind === "curve") drawCurve(data, found, box, hint);
+  else drawPlane(data, found, box, hint);
+  const last = data.trials.length ? `after ${told(data).length} observations` : "before any data";
+  box.setAttribute("aria-label", `Expected outcome over ${data.axes.map((one) => one.name).join(" and ")}, ${last}`);
+}
+
+function drawCurve(data, found, box, hint) {
+  const name = data.axes[0].name;
+  const isBinary = data.outcome === "binary";
+  hint.textContent = [
+    isBinary ? "The probability of a yes. Circles are answers: yes above, no below." :
+      "The line is the mean, the band holds 95 % of outcomes. Dots are measurements.",
+    found.truth ? "Dashed: the truth." : "",
+  ].join(" ");
+  const series = [{ stroke: colour("--posterior"), width: 2.5, points: { show: false } }];
+  const values = [found.x, found.mean];
+  if (found.low) {
+    series.push({ stroke: "transparent", points: { show: false } }, { stroke: "transparent", points: { show: false } });
+    values.push(found.low, found.high);
+  }
+  if (found.truth) {
+    series.push({ stroke: colour("--ink"), width: 1.5, dash: [6, 5], points: { show: false } });
+    values.push(found.truth);
+  }
+  const outcomes = told(data).map((trial) => trial.outcome);
+  const real = () => {
+    const all = [...values.slice(1).flat(), ...outcomes].filter(Number.isFinite);
+    return spread(Math.min(...all), Math.max(...all));
+  };
+  place("prediction", box, HEIGHT.prediction, `curve ${series.length}`, {
+    state: { trials: told(data), name, found, range: isBinary ? [-0.07, 1.07] : real() },
+    series,
+    scales: { x: { time: false }, y: { range: () => plots.get("prediction")?.state.data.range ?? (isBinary ? [-0.07, 1.07] : real()) } },
+    axes: [axis(data.axes[0].label), vertical(isBinary ? "probability of yes" : "outcome")],
+    under: (u, state) => state.found.low && band(u, state.found),
+    over: (u, state) => state.trials.forEach((trial) => {
+      const yes = !isBinary || trial.outcome > 0.5;
+      circle(u, trial.design[state.name], trial.outcome, yes && isBinary ? "--yes" : "--no", yes);
+    }),
+  }, values);
+}
+
+function band(u, found) {
+  const { ctx } = u;
+  ctx.beginPath();
+  found.x.forEach((x, i) => ctx.lineTo(u.valToPos(x, "x", true), u.valToPos(found.high[i], "y", true)));
+  for (let i = found.x.length - 1; i >= 0; i -= 1) {
+    ctx.lineTo(u.valToPos(found.x[i], "x", true), u.valToPos(found.low[i], "y", true));
+  }
+  ctx.fillStyle = faded("--posterior", 0.18);
+  ctx.fill();
+}
+
+function drawPlane(data, found, box, hint) {
+  hint.textContent = "Stronger shading: a larger expected outcome. Dots are measurements; the larger, the later.";
+  const [across, up] = data.axes;
+  box.style.maxWidth = "560px";
+  place("prediction", box, 420, "plane", {
+    state: { found, trials: told(data) },
+    series: [{ show: false }],
+    scales: { x: { time: false, range: [across.low, across.high] }, y: { range: [up.low, up.high] } },
+    axes: [axis(across.label), vertical(up.label)],
+    under: (u, state) => shade(u, state.found, across, up),
+    over: (u, state) => state.trials.forEach((trial, i, all) =>
+      circle(u, trial.design[across.name], trial.design[up.name], "--no", true, 2.5 + (2.5 * (i + 1)) / all.length)),
+  }, [[across.low, across.high], [up.low, up.high]]);
+}
+
+function shade(u, found, across, up) {
+  const { side, mean } = found;
+  const low = Math.min(...mean);
+  const span = Math.max(...mean) - low || 1;
+  const [dx, dy] = [(across.high - across.low) / side, (up.high - up.low) / side];
+  const base = colour("--posterior");
+  for (let row = 0; row < side; row += 1) {
+    for (let column = 0; column < side; column += 1) {
+      const share = (mean[row * side + column] - low) / span;
+      const x0 = u.valToPos(across.low + column * dx, "x", true);
+      const x1 = u.valToPos(across.low + (column + 1) * dx, "x", true);
+      const y0 = u.valToPos(up.low + (row + 1) * dy, "y", true);
+      const y1 = u.valToPos(up.low + row * dy, "y", true);
+      u.ctx.globalAlpha = 0.04 + 0.72 * share;
+      u.ctx.fillStyle = base;
+      u.ctx.fillRect(Math.floor(x0), Math.floor(y0), Math.ceil(x1 - Math.floor(x0)), Math.ceil(y1 - Math.floor(y0)));
+    }
+  }
+  u.ctx.globalAlpha = 1;
+}
+
+// Beliefs: prior and posterior of each parameter.
+
+function drawMarginals(data) {
+  const outer = document.getElementById("marginals");
+  document.getElementById("marginals-box").hidden = !data.parameters.length;
+  for (const one of data.parameters) {
+    const id = `marginal ${one.name}`;
+    let box = outer.querySelector(`[data-name="${CSS.escape(one.name)}"]`);
+    if (!box) {
+      box = document.createElement("div");
+      box.className = "marginal";
+      box.dataset.name = one.name;
+      box.append(document.createElement("h3"), document.createElement("div"));
+      box.lastChild.setAttribute("role", "img");
+      outer.append(box);
+    }
+    const [title, canvas] = box.children;
+    title.textContent = one.label;
+    title.className = one.target ? "aim" : "";
+    const [low, high] = one.interval.map(round);
+    canvas.setAttribute("aria-label", `${one.name}: mean ${round(one.mean)}, 95 % interval ${low} to ${high}`);
+    const role = one.target ? "--posterior" : "--other";
+    place(id, canvas, HEIGHT.marginal, `${one.log} ${one.target}`, {
+      state: one,
+      series: [
+        { stroke: colour("--prior"), width: 1, fill: faded("--prior", 0.35), points: { show: false } },
+        { stroke: colour(role), width: 2.2, fill: faded(role, 0.16), points: { show: false } },
+      ],
+      scales: { x: { time: false, distr: one.log ? 3 : 1 }, y: { range: (u, low_, high_) => [0, (high_ || 1) * 1.06] } },
+      axes: [axis("", { grid: { show: false } }), noAxis],
+      over: (u, state) => state.truth !== null && state.truth !== undefined && upright(u, state.truth, "--ink", [5, 4]),
+    }, [one.x, one.prior, one.posterior]);
+  }
+}
+
+// What was measured where, trial by trial.
+
+function drawDesigns(data) {
+  const outer = document.getElementById("designs");
+  const isBinary = data.outcome === "binary";
+  const last = Math.max(data.trials.length, 10);
+  data.axes.forEach((one, i) => {
+    if (!outer.children[i]) {
+      outer.append(document.createElement("div"));
+      outer.children[i].setAttribute("role", "img");
+    }
+    outer.children[i].setAttribute("aria-label", `${one.name} of ${data.trials.length} trials`);
+    place(`design ${one.name}`, outer.children[i], HEIGHT.design, `${last > 10}`, {
+      state: { trials: data.trials, last },
+      series: [{ show: false }],
+      scales: { x: { time: false, range: (u) => [0.2, (plots.get(`design ${one.name}`)?.state.data.last ?? last) + 0.8] }, y: { range: spread(one.low, one.high) } },
+      axes: [axis(i === data.axes.length - 1 ? "trial" : ""), vertical(one.label)],
+      over: (u, state) => state.trials.forEach((trial) => {
+        const [x, y] = [trial.number + 1, trial.design[one.name]];
+        if (trial.state === "abandoned") cross(u, x, y);
+        else if (trial.state === "asked") circle(u, x, y, "--muted", false, 3);
+        else circle(u, x, y, isBinary && trial.outcome > 0.5 ? "--yes" : "--no", !isBinary || trial.outcome > 0.5);
+      }),
+    }, [[1, last], [one.low, one.high]]);
+  });
+}
+
+// How much of the prior's uncertainty is left.
+
+function drawWidths(data) {
+  const { x, shares } = data.widths;
+  const names = Object.keys(shares);
+  document.getElementById("widths-box").hidden = !names.length;
+  if (!names.length) return;
+  const box = document.getElementById("widths");
+  box.classList.add("named");
+  const now = names.map((name) => `${name} ${Math.round(100 * (shares[name].at(-1) ?? 1))} %`).join(", ");
+  box.setAttribute("aria-label", `Uncertainty left: ${now}`);
+  const top = Math.max(1.05, ...Object.values(shares).flat().filter(Number.isFinite)) * 1.02;
+  place("widths", box, HEIGHT.widths, names.join(" "), {
+    named: true,
+    state: { top, last: Math.max(x.length - 1, 10) },
+    series: names.map((name, i) => ({
+      label: name, stroke: colour(LINES[i % LINES.length]), width: 2, points: { show: false },
+      dash: i >= LINES.length ? [6, 4] : undefined,
+    })),
+    scales: {
+      x: { time: false, range: () => [0, plots.get("widths")?.state.data.last ?? 10] },
+      y: { range: () => [0, plots.get("widths")?.state.data.top ?? top] },
+    },
+    axes: [axis("observations"), vertical("share")],
+  }, [x, ...names.map((name) => shares[name])]);
+}
