@@ -9,7 +9,14 @@ from typing import Any
 
 from aline import __version__
 from aline.episodes.goals import Target
-from aline.errors import AlineError, InputError, NotFoundError, StateError, StorageError
+from aline.errors import (
+    AlineError,
+    InputError,
+    NotFoundError,
+    StateError,
+    StorageError,
+    UserError,
+)
 from aline.experiment.allowed import plain_restriction
 from aline.experiment.history import History
 from aline.experiment.origin import check_model, describe, find_model
@@ -372,7 +379,13 @@ class Experiment:
                 return _repeated(self._state.keys[key], key, same)
             if self._state.closed:
                 raise StateError(f"experiment {self._name!r} is closed: start a new one")
-            event = {**propose(self._state), **({"key": key} if key else {}), "time": _now()}
+            try:
+                proposed = propose(self._state)
+            except UserError:  # which may be news to this object only: look before refusing
+                if not self.refresh():
+                    raise
+                continue
+            event = {**proposed, **({"key": key} if key else {}), "time": _now()}
             state = self._state.after(event)
             try:
                 self._storage.append(self._name, self._state.sequence, event)

@@ -25,9 +25,9 @@ from aline.spaces import Box
 
 Result = TypeVar("Result")
 
-# A trial is a millisecond or two of computing; a few threads let one wait for the disk while
-# another computes, and what takes longer has threads of its own and never delays a trial.
-QUICK, SLOW = 4, 2
+# A trial is a millisecond or two of computing: two threads let one wait for the disk while the
+# other computes. What takes longer has threads of its own and never delays a trial.
+QUICK, SLOW = 2, 2
 
 Name = Annotated[str, Path(description="An experiment's name.", max_length=200)]
 Number = Annotated[int, Path(description="A trial's number.", ge=0, le=2**31)]
@@ -85,20 +85,22 @@ class Desk:
         """Work that a participant must not wait for."""
         return await asyncio.get_running_loop().run_in_executor(self._slow, work, *arguments)
 
-    async def use(self, name: str, work: Callable[[Experiment], Result]) -> Result:
-        """Do something with an experiment, as the storage has it now."""
+    async def use(
+        self, name: str, work: Callable[[Experiment], Result], *, fresh: bool = True
+    ) -> Result:
+        """Do something with an experiment, as the storage has it now if `fresh`."""
         if not self.lab.is_open(name):
             await self.slow(self.lab.desk, name)
 
         def run() -> Result:
-            with self.lab.using(name) as experiment:
+            with self.lab.using(name, fresh=fresh) as experiment:
                 return work(experiment)
 
         return await self.quick(run)
 
     async def trial(self, name: str, event: str, work: Callable[[Experiment], Trial]) -> Json:
         """Do something to a trial, count it, show the trial."""
-        found = await self.use(name, work)
+        found = await self.use(name, work, fresh=False)
         self.metrics.trials.labels(event).inc()
         return Json(shapes.trial(found), 201 if event == "asked" else 200)
 

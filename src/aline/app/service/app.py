@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -51,6 +52,7 @@ Every reply is on disk before it is sent. Mark calls that change something with 
 def create_app(settings: Settings, storage: Storage | None = None) -> ASGIApp:
     """The service as an ASGI application."""
     torch.set_num_threads(1)  # trials are many tiny operations: a second thread only costs time
+    sys.setswitchinterval(0.001)  # a thread that computes must not keep requests waiting for 5 ms
     kept, metrics = storage or open_storage(settings.storage), Metrics()
     lab = Lab(kept, settings.models)
     desk = Desk(lab, settings.streams, metrics)

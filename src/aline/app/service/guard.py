@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import re
 import time
 import uuid
@@ -99,7 +100,7 @@ class Guard:
         if wait > 0:
             limit = f"{self._settings.requests_per_second:g} requests a second"
             raise Refusal(
-                429, f"at most {limit}: wait and try again", {"retry-after": f"{wait:.0f}"}
+                429, f"at most {limit}: wait and try again", {"retry-after": f"{math.ceil(wait)}"}
             )
 
     def _check_origin(self, scope: Scope, call: Call) -> None:
@@ -221,7 +222,7 @@ class Buckets:
     """How many requests each client may still make, refilled as time passes."""
 
     def __init__(self, rate: float):
-        self._rate, self._burst = rate, 2 * rate
+        self._rate, self._burst = rate, max(2 * rate, 10.0)
         self._levels: dict[str, tuple[float, float]] = {}  # client -> level, when
 
     def take(self, client: str) -> float:

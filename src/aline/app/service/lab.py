@@ -6,6 +6,7 @@ a time for each, and looks at the storage before every use, as other processes w
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import threading
 from collections import OrderedDict
@@ -64,7 +65,7 @@ class Lab:
             )
         with self._lock:
             if name not in self._models:
-                self._models[name] = zoo.load(self._sources[name])
+                self._models[name] = _load(self._sources[name])
             return self._models[name]
 
     def place(self, name: str) -> str:
@@ -124,11 +125,16 @@ class Lab:
         return len(self._desks)
 
     @contextmanager
-    def using(self, name: str) -> Iterator[Experiment]:
-        """An experiment as the storage has it now, nobody else in this process using it."""
+    def using(self, name: str, *, fresh: bool = True) -> Iterator[Experiment]:
+        """An experiment that nobody else in this process uses meanwhile.
+
+        It is as the storage has it now, or, not `fresh`, as it was last seen: enough to change it,
+        as a change looks at the storage where that matters.
+        """
         desk = self.desk(name)
         with desk.lock:
-            desk.experiment.refresh()
+            if fresh:
+                desk.experiment.refresh()
             before = desk.experiment.sequence
             try:
                 yield desk.experiment
@@ -149,7 +155,7 @@ class Lab:
 
     def simulate(self, name: str) -> Trial:
         """One trial answered by the simulated participant."""
-        with self.using(name) as experiment:
+        with self.using(name, fresh=True) as experiment:
             observer = self.observer(experiment)
             if observer is None:
                 raise StateError(
@@ -168,6 +174,9 @@ def can_simulate(model: str) -> bool:
     except UserError:
         return False
     return True
+
+
+_load = functools.cache(zoo.load)  # a model is never changed, so that all share one
 
 
 _OBSERVERS: dict[tuple[str, int], Observer] = {}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool
 
 NAME = r"^\w[\w .-]{0,99}$"
 MOST = 1000  # designs in one request
@@ -23,7 +23,7 @@ Number = Annotated[float, Field(allow_inf_nan=False, strict=True)]
 Column = Annotated[list[Number], Field(max_length=MOST)]
 Design = dict[Text, Number]
 Designs = Annotated[dict[Text, Column], Field(examples=[{"stimulus": [-1.0, 0.0, 1.5]}])]
-Outcome = Number | bool
+Outcome = Number | StrictBool
 Name = Annotated[Text, Field(pattern=NAME, examples=["participant 7"])]
 Stop = Annotated[dict[Text, Number], Field(examples=[{"threshold": 0.5}])]
 Horizon = Annotated[int, Field(ge=1, le=10_000, strict=True)]

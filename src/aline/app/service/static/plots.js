@@ -42,7 +42,7 @@ function place(id, box, height, shape, options, values) {
       axes: options.axes,
       hooks: {
         drawClear: options.under ? [(u) => clipped(u, () => options.under(u, state.data))] : [],
-        draw: options.over ? [(u) => options.over(u, state.data)] : [],
+        draw: options.over ? [(u) => kept(u, () => options.over(u, state.data))] : [],
       },
     },
     values,
@@ -53,22 +53,32 @@ function place(id, box, height, shape, options, values) {
 
 function axis(label, more = {}) {
   return {
-    label, labelSize: 22, labelFont: "13px system-ui", font: "12px system-ui", size: label ? 34 : 30,
+    label: label || undefined, labelSize: label ? 22 : 0, labelFont: "13px system-ui", font: "12px system-ui",
+    size: 30, values: (u, ticks) => ticks.map((tick) => (tick === null ? "" : `${tick}`.replace("-", "−"))),
     stroke: colour("--muted"), grid: { stroke: colour("--faint"), width: 1 },
     ticks: { stroke: colour("--faint"), width: 1, size: 4 }, ...more,
   };
 }
 
-const vertical = (label) => axis(label, { size: 52, labelSize: label ? 20 : 0 });
+const vertical = (label) => axis(label, { size: 50, labelSize: label ? 20 : 0, space: 28 });
+const whole = (label) => axis(label, { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000] });
 const noAxis = { show: false };
 
-function clipped(u, work) {
+// uPlot remembers the colours it set: leave them as they were.
+function kept(u, work) {
   u.ctx.save();
-  u.ctx.beginPath();
-  u.ctx.rect(u.bbox.left, u.bbox.top, u.bbox.width, u.bbox.height);
-  u.ctx.clip();
+  u.ctx.setLineDash([]);
   work();
   u.ctx.restore();
+}
+
+function clipped(u, work) {
+  kept(u, () => {
+    u.ctx.beginPath();
+    u.ctx.rect(u.bbox.left, u.bbox.top, u.bbox.width, u.bbox.height);
+    u.ctx.clip();
+    work();
+  });
 }
 
 function circle(u, x, y, role, filled, radius = 4) {
@@ -182,7 +192,7 @@ function drawPlane(data, found, box, hint) {
     state: { found, trials: told(data) },
     series: [{ show: false }],
     scales: { x: { time: false, range: [across.low, across.high] }, y: { range: [up.low, up.high] } },
-    axes: [axis(across.label), vertical(up.label)],
+    axes: [axis(across.label, { grid: { show: false } }), { ...vertical(up.label), grid: { show: false } }],
     under: (u, state) => shade(u, state.found, across, up),
     over: (u, state) => state.trials.forEach((trial, i, all) =>
       circle(u, trial.design[across.name], trial.design[up.name], "--no", true, 2.5 + (2.5 * (i + 1)) / all.length)),
@@ -198,13 +208,14 @@ function shade(u, found, across, up) {
   for (let row = 0; row < side; row += 1) {
     for (let column = 0; column < side; column += 1) {
       const share = (mean[row * side + column] - low) / span;
-      const x0 = u.valToPos(across.low + column * dx, "x", true);
-      const x1 = u.valToPos(across.low + (column + 1) * dx, "x", true);
-      const y0 = u.valToPos(up.low + (row + 1) * dy, "y", true);
-      const y1 = u.valToPos(up.low + row * dy, "y", true);
+      // Whole pixels, or neighbours would overlap and show their seams.
+      const x0 = Math.round(u.valToPos(across.low + column * dx, "x", true));
+      const x1 = Math.round(u.valToPos(across.low + (column + 1) * dx, "x", true));
+      const y0 = Math.round(u.valToPos(up.low + (row + 1) * dy, "y", true));
+      const y1 = Math.round(u.valToPos(up.low + row * dy, "y", true));
       u.ctx.globalAlpha = 0.04 + 0.72 * share;
       u.ctx.fillStyle = base;
-      u.ctx.fillRect(Math.floor(x0), Math.floor(y0), Math.ceil(x1 - Math.floor(x0)), Math.ceil(y1 - Math.floor(y0)));
+      u.ctx.fillRect(x0, y0, x1 - x0, y1 - y0);
     }
   }
   u.ctx.globalAlpha = 1;
@@ -239,7 +250,7 @@ function drawMarginals(data) {
         { stroke: colour(role), width: 2.2, fill: faded(role, 0.16), points: { show: false } },
       ],
       scales: { x: { time: false, distr: one.log ? 3 : 1 }, y: { range: (u, low_, high_) => [0, (high_ || 1) * 1.06] } },
-      axes: [axis("", { grid: { show: false } }), noAxis],
+      axes: [axis("", { grid: { show: false }, space: 36 }), noAxis],
       over: (u, state) => state.truth !== null && state.truth !== undefined && upright(u, state.truth, "--ink", [5, 4]),
     }, [one.x, one.prior, one.posterior]);
   }
@@ -261,7 +272,7 @@ function drawDesigns(data) {
       state: { trials: data.trials, last },
       series: [{ show: false }],
       scales: { x: { time: false, range: (u) => [0.2, (plots.get(`design ${one.name}`)?.state.data.last ?? last) + 0.8] }, y: { range: spread(one.low, one.high) } },
-      axes: [axis(i === data.axes.length - 1 ? "trial" : ""), vertical(one.label)],
+      axes: [whole(i === data.axes.length - 1 ? "trial" : ""), vertical(one.label)],
       over: (u, state) => state.trials.forEach((trial) => {
         const [x, y] = [trial.number + 1, trial.design[one.name]];
         if (trial.state === "abandoned") cross(u, x, y);
@@ -295,6 +306,6 @@ function drawWidths(data) {
       x: { time: false, range: () => [0, plots.get("widths")?.state.data.last ?? 10] },
       y: { range: () => [0, plots.get("widths")?.state.data.top ?? top] },
     },
-    axes: [axis("observations"), vertical("share")],
+    axes: [whole("observations"), vertical("share")],
   }, [x, ...names.map((name) => shares[name])]);
 }

@@ -1,0 +1,152 @@
+"""What `aline serve` bears: latency under load, and SIGKILL under load.
+
+    python benchmarks/service.py --output results/service.json
+
+50 experiments of 30 trials at the same time on loopback, no time to think between calls, on one
+worker with SQLite, and on two with PostgreSQL where that is installed (two processes on one
+database; every participant's calls alternate between them). Then a service is killed 50 times
+while 10 experiments run. Measure on an idle machine: the load runs on the same cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from serving import Nursery, Participant, kill_under_load, load, losses
+
+from aline.evaluation.results import result
+from aline.experiment import open_storage
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+import postgresql
+
+BAR = 0.1  # seconds, the 99th percentile of ask and of tell
+
+
+def row(storage: str, metric: str, value: float, n: int, **more: Any) -> dict[str, Any]:
+    """One number in the layout of every result."""
+    return {
+        "task": "psychometric",
+        "method": "aline",
+        "target": "threshold,slope,guess,lapse",
+        "metric": metric,
+        "step": None,
+        "value": value,
+        "ci95": None,
+        "n": n,
+        "published": None,
+        "storage": storage,
+        **more,
+    }
+
+
+def latency_rows(name: str, people: list[Participant], **more: Any) -> list[dict[str, Any]]:
+    """Quantiles of ask and tell."""
+    calls = {
+        "ask": [s for p in people for s in p.asks],
+        "tell": [s for p in people for s in p.tells],
+    }
+    return [
+        row(
+            name,
+            "seconds_per_call",
+            float(np.quantile(seconds, level)),
+            len(seconds),
+            part=part,
+            quantile=level,
+            **more,
+        )
+        for part, seconds in calls.items()
+        for level in (0.5, 0.99)
+    ]
+
+
+def measure_load(
+    nursery: Nursery, url: str, name: str, workers: int, arguments: argparse.Namespace
+) -> list[dict[str, Any]]:
+    """Latency under load, and that nothing was lost or doubled."""
+    services = [nursery.start(url, requests_per_second=1e6) for _ in range(workers)]
+    ports = [one.port for one in services]
+    asyncio.run(load(ports, 2, 5, prefix="warm"))
+    began = time.perf_counter()
+    people = asyncio.run(
+        load(ports, arguments.experiments, arguments.trials, arguments.think, prefix=name)
+    )
+    seconds = time.perf_counter() - began
+    for one in services:
+        one.kill()
+    storage = open_storage(url)
+    found = losses(storage, people)
+    told = sum(len(storage.read(one.name)) for one in people)
+    storage.close()
+    more = {"workers": workers, "experiments": arguments.experiments, "think": arguments.think}
+    rows = latency_rows(name, people, **more)
+    rows.append(
+        row(name, "trials_per_second", len(people) * arguments.trials / seconds, told, **more)
+    )
+    return rows + [row(name, what, count, len(people), **more) for what, count in found.items()]
+
+
+def measure_kills(nursery: Nursery, url: str, kills: int) -> list[dict[str, Any]]:
+    """What survives SIGKILL in the midst of calls."""
+    service = nursery.start(url, requests_per_second=1e6)
+    people, interrupted = asyncio.run(kill_under_load(nursery, service, 10, kills, 0.3))
+    storage = open_storage(url)
+    found = losses(storage, people)
+    storage.close()
+    acknowledged = sum(len(one.acknowledged) for one in people)
+    rows = [row("sqlite", f"kill_{what}", count, acknowledged) for what, count in found.items()]
+    return [*rows, row("sqlite", "kill_interrupted_calls", interrupted, kills)]
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    """Print what was measured."""
+    for one in rows:
+        value = one["value"]
+        if one["metric"] == "seconds_per_call":
+            verdict = f"bar {BAR * 1e3:.0f} ms: {'met' if value < BAR else 'MISSED'}"
+            tail = verdict if one["quantile"] == 0.99 else ""
+            part = f"{one['part']} p{one['quantile'] * 100:.0f}"
+            print(f"{one['storage']:11} {part:24} {value * 1e3:8.1f} ms  {tail}")
+        else:
+            print(f"{one['storage']:11} {one['metric']:24} {value:8.1f}     n = {one['n']}")
+
+
+def main() -> None:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--output", type=Path, help="write the result as JSON")
+    parser.add_argument("--experiments", type=int, default=50)
+    parser.add_argument("--trials", type=int, default=30)
+    parser.add_argument("--think", type=float, default=0.0, help="seconds between ask and tell")
+    parser.add_argument("--kills", type=int, default=50)
+    arguments = parser.parse_args()
+    began, nursery, rows = time.perf_counter(), Nursery(), []
+    with tempfile.TemporaryDirectory() as folder:
+        rows += measure_load(nursery, f"sqlite:///{folder}/load.db", "sqlite", 1, arguments)
+        if postgresql.find_program("initdb") is None:
+            print(postgresql.REASON)
+        else:
+            server = postgresql.Server()
+            rows += measure_load(nursery, server.url, "postgresql", 2, arguments)
+            server.stop()
+        if arguments.kills:
+            rows += measure_kills(nursery, f"sqlite:///{folder}/kill.db", arguments.kills)
+    nursery.close()
+    show(rows)
+    if arguments.output:
+        found = result("service", rows, time.perf_counter() - began)
+        arguments.output.parent.mkdir(parents=True, exist_ok=True)
+        arguments.output.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,300 @@
+"""A person at the page, in real Chromium: keyboard, reload, a killed server, exports."""
+
+import http.server
+import json
+import re
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from serving import Nursery, Service, free_port
+
+from aline.experiment import Experiment, open_storage
+
+ROOT = Path(__file__).parents[3]
+REASON = "Chromium is not installed: apt-get install chromium chromium-driver"
+PATIENCE = 60  # seconds; the machine may be busy
+
+Browser = Any
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if chromium is None or driver is None:
+        pytest.skip(REASON)
+    webdriver = pytest.importorskip("selenium.webdriver")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    folder = tmp_path_factory.mktemp("downloads")
+    for argument in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--window-size=1280,900",
+    ):
+        options.add_argument(argument)
+    options.add_experimental_option("prefs", {"download.default_directory": str(folder)})
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    one = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    one.set_page_load_timeout(PATIENCE)
+    one.downloads = folder
+    yield one
+    one.quit()
+
+
+def until(condition: Callable[[], Any]) -> Any:
+    """Wait for something to become true."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            found = condition()
+        except Exception as error:  # an element that was just replaced
+            found, failure = None, error
+        else:
+            failure = None
+        if found:
+            return found
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited in vain for {condition}") from failure
+        time.sleep(0.02)
+
+
+def find(browser: Browser, selector: str) -> Any:
+    return until(lambda: browser.find_element("css selector", selector))
+
+
+def value(browser: Browser, expression: str) -> Any:
+    return browser.execute_script(f"return {expression}")
+
+
+def press(browser: Browser, key: str) -> None:
+    browser.switch_to.active_element.send_keys(key)
+
+
+def told(browser: Browser) -> int:
+    return int(value(browser, "document.querySelector('.next progress').value"))
+
+
+def is_busy(browser: Browser) -> bool:
+    return bool(value(browser, "document.getElementById('panel').hasAttribute('aria-busy')"))
+
+
+def wait_for(browser: Browser, count: int) -> None:
+    """Until so many trials are told and the next is on show."""
+    state = "document.querySelector('.next')?.dataset"
+    until(
+        lambda: (
+            told(browser) == count
+            and value(browser, f"{state}.open !== '' || {state}.finished === 'yes'")
+            and not is_busy(browser)
+        )
+    )
+
+
+def picture(browser: Browser, selector: str) -> str:
+    """A plot's pixels."""
+    return str(value(browser, f"document.querySelector('{selector} canvas').toDataURL()"))
+
+
+def drawn(browser: Browser) -> None:
+    """Until the plots show what the panel does."""
+    until(
+        lambda: value(
+            browser,
+            "document.getElementById('experiment').dataset.drawn === "
+            "document.querySelector('.next').dataset.sequence",
+        )
+    )
+
+
+def answer(browser: Browser, number: int) -> None:
+    press(browser, "y" if number % 3 else "n")
+    wait_for(browser, number + 1)
+
+
+def test_an_experiment_from_start_to_end(
+    browser: Browser, nursery: Nursery, tmp_path: Path
+) -> None:
+    service = nursery.start(f"sqlite:///{tmp_path}/lab.db")
+    browser.get(service.url)
+    find(browser, "#model option[value=psychometric]").click()
+    find(browser, "#name").send_keys("Participant 1")
+    until(lambda: value(browser, "document.getElementById('horizon').value") == "30")
+    find(browser, "#new button[type=submit]").click()
+    until(lambda: browser.current_url.endswith("/experiments/Participant%201"))
+    find(browser, "[data-action=ask]")
+    press(browser, " ")
+    wait_for(browser, 0)
+    drawn(browser)
+    before = picture(browser, "#marginals"), picture(browser, "#prediction")
+    for number in range(8):
+        answer(browser, number)
+    drawn(browser)
+    after = picture(browser, "#marginals"), picture(browser, "#prediction")
+    assert before[0] != after[0]
+    assert before[1] != after[1]
+
+    # Another target, from the page.
+    for name in ("threshold", "slope"):
+        find(browser, f"input[name=target][value={name}]").click()
+        until(lambda: not is_busy(browser))
+    # (at least one stays chosen)
+    api = f"{service.url}/api/v1/experiments/Participant%201"
+    find(browser, "input[name=target][value=lapse]").click()
+    until(lambda: "lapse" in _get(browser, api)["target"])
+
+    # A reload in the midst, with the same trial open.
+    design = find(browser, ".large").text
+    browser.refresh()
+    find(browser, ".large")
+    assert find(browser, ".large").text == design
+    wait_for(browser, 8)
+    for number in range(8, 15):
+        answer(browser, number)
+
+    # The server dies; an answer given meanwhile is kept and sent when it is back.
+    service.kill()
+    press(browser, "y")
+    until(lambda: value(browser, "!document.getElementById('notice').hidden"))
+    service = nursery.start(service.storage, service.port)
+    wait_for(browser, 16)
+    for number in range(16, 29):
+        answer(browser, number)
+    # A slip of the finger is taken back.
+    press(browser, "u")
+    wait_for(browser, 28)
+    for number in (28, 29):
+        answer(browser, number)
+    until(lambda: "Finished" in find(browser, "#next-title").text)
+
+    # Everything told is in the journal, once.
+    experiment = Experiment.resume(open_storage(service.storage), "Participant 1")
+    outcomes = [trial.outcome for trial in experiment.trials if trial.state == "told"]
+    assert len(outcomes) == 30
+    assert outcomes[:15] == [float(number % 3 != 0) for number in range(15)]
+
+    # And can be taken away.
+    find(browser, "a[href*='format=csv']").click()
+    file = until(lambda: list(browser.downloads.glob("*.csv")))[0]
+    assert file.read_text().count("told,asked") == 30
+    _check_console(browser)
+    service.kill()
+
+
+def _get(browser: Browser, url: str) -> Any:
+    return browser.execute_async_script(
+        "const done = arguments[1]; fetch(arguments[0]).then((r) => r.json()).then(done)", url
+    )
+
+
+def _check_console(browser: Browser) -> None:
+    """No script failed; what a dead server leaves in the console is no fault."""
+    entries = [one["message"] for one in browser.get_log("browser") if one["level"] == "SEVERE"]
+    assert [e for e in entries if not re.search("ERR_|Failed to load resource", e)] == []
+
+
+def test_a_number_is_typed_and_two_pages_follow_each_other(
+    browser: Browser, service: Service
+) -> None:
+    browser.get(service.url)
+    find(browser, "#model option[value=location]").click()
+    find(browser, "#name").send_keys("Field 1")
+    find(browser, "#new button[type=submit]").click()
+    find(browser, "[data-action=ask]").click()
+    box = find(browser, "#outcome")
+    box.send_keys("0.5\n")
+    wait_for(browser, 1)
+    # Somebody else tells the next; this page hears of it.
+    url = f"{service.url}/api/v1/experiments/Field%201"
+    number = value(browser, "document.querySelector('.next').dataset.open")
+    browser.execute_async_script(
+        "const done = arguments[2]; fetch(`${arguments[0]}/trials/${arguments[1]}/tell`, {"
+        "method: 'POST', headers: {'Content-Type': 'application/json'}, body: '{\"outcome\": 1.5}'"
+        "}).then(() => done())",
+        url,
+        number,
+    )
+    until(lambda: told(browser) == 2)
+    _check_console(browser)
+
+
+def test_the_demo_runs_by_itself_at_the_sliders_pace(browser: Browser, service: Service) -> None:
+    browser.get(service.url)
+    find(browser, "#model option[value=psychometric]").click()
+    find(browser, "#simulated").click()
+    find(browser, "#horizon").clear()
+    find(browser, "#horizon").send_keys("12")
+    find(browser, "#new button[type=submit]").click()
+    until(lambda: told(browser) >= 2)
+    find(browser, "[data-action=play]").click()
+    until(lambda: find(browser, "[data-action=play]").text == "Run")
+    time.sleep(1)
+    paused = told(browser)
+    time.sleep(1)
+    assert told(browser) == paused
+    browser.execute_script(
+        "const slider = document.getElementById('speed');"
+        "slider.value = 20; slider.dispatchEvent(new Event('input'))"
+    )
+    find(browser, "[data-action=play]").click()
+    until(lambda: "Finished" in find(browser, "#next-title").text)
+    _check_console(browser)
+
+
+def test_phone_and_dark(browser: Browser, service: Service) -> None:
+    """Nothing is wider than a phone, and dark is dark."""
+    browser.get(service.url)
+    links = value(browser, "[...document.querySelectorAll('.row')].map((a) => a.href)")
+    metrics = {"width": 360, "height": 740, "deviceScaleFactor": 2, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    dark = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", dark)
+    for url in [service.url, *links]:
+        browser.get(url)
+        if "experiments" in url:
+            drawn(browser)
+        assert value(browser, "document.documentElement.scrollWidth") <= 360
+        paper = value(browser, "getComputedStyle(document.body).backgroundColor")
+        assert max(map(int, re.findall(r"\d+", paper)[:3])) < 60
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+
+
+def test_the_jspsych_example(browser: Browser, nursery: Nursery, tmp_path: Path) -> None:
+    """A page of another site runs a forced choice against the service."""
+    folder = ROOT / "clients" / "js"
+    if not (folder / "example" / "node_modules" / "jspsych").is_dir():
+        pytest.skip("jsPsych is not installed: npm install in clients/js/example")
+    port = free_port()
+    handler = partial(QuietHandler, directory=str(folder))
+    pages = http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
+    threading.Thread(target=pages.serve_forever, daemon=True).start()
+    origin = f"http://127.0.0.1:{port}"
+    service = nursery.start(f"sqlite:///{tmp_path}/lab.db", origins=[origin])
+    browser.get(f"{origin}/example/?service={service.url}&trials=4")
+    until(lambda: "Which one is brighter" in browser.page_source)
+    press(browser, " ")
+    for _ in range(4):
+        find(browser, "canvas")
+        press(browser, "f")
+        until(lambda: "F left, J right" not in browser.page_source)
+    assert "Your threshold" in find(browser, "#result").text
+    storage = open_storage(service.storage)
+    (name,) = storage.names()
+    experiment = Experiment.resume(storage, name)
+    assert experiment.finished
+    assert json.dumps(experiment.metadata) == '{"page": "jsPsych example"}'
+    pages.shutdown()
+    service.kill()
+
+
+class QuietHandler(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Nothing."""

@@ -1,0 +1,170 @@
+"""One conversation that the Python client and the JavaScript client both have with a service."""
+
+import ast
+import json
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aline_client import AlineError, Client
+from serving import Nursery, Service
+
+from aline.app.service.tokens import new_token
+from aline.experiment import open_storage
+
+ROOT = Path(__file__).parents[3]
+CONVERSATION = Path(__file__).parent / "conversation.json"
+
+PYTHON = """
+import json, sys
+sys.path.insert(0, sys.argv[1])
+import aline_client
+client = aline_client.Client(sys.argv[2], token=sys.argv[3] or None, patience=5)
+kept, heard = {}, []
+
+def plain(value):
+    if isinstance(value, aline_client.Trial):
+        return vars(value)
+    if isinstance(value, aline_client.Experiment):
+        return value.name
+    if isinstance(value, (bytes, bytearray)):
+        return value.decode()
+    return [plain(one) for one in value] if isinstance(value, list) else value
+
+for step in json.load(open(sys.argv[4])):
+    on = client if step["on"] == "client" else kept[step["on"]]
+    arguments = [kept[a[1:]] if str(a).startswith("$") else a for a in step["with"]]
+    try:
+        if step["do"] == "change":
+            for name, value in arguments[0].items():
+                setattr(on, name, value)
+            found = None
+        elif step["do"] == "create":
+            found = on.create(arguments[0], **arguments[1])
+        else:
+            found = getattr(on, step["do"])(*arguments)
+    except aline_client.AlineError as error:
+        heard.append({"status": error.status, "detail": str(error)})
+        continue
+    if "as" in step:
+        kept[step["as"]] = found
+    heard.append(None if step["do"] in ("change", "close") else plain(found))
+print(json.dumps(heard))
+"""
+
+JAVASCRIPT = """
+import { readFileSync } from "node:fs";
+const [, , folder, url, token, file] = process.argv;
+const { AlineError, Client, Experiment } = await import(`${folder}/aline.js`);
+const client = new Client(url, { token: token || null, patience: 5000 });
+const kept = {};
+const heard = [];
+const plain = (value) => {
+  if (value instanceof Experiment) return value.name;
+  return value instanceof Uint8Array ? new TextDecoder().decode(value) : value;
+};
+for (const step of JSON.parse(readFileSync(file))) {
+  const on = step.on === "client" ? client : kept[step.on];
+  const given = step.with.map((a) => (`${a}`.startsWith("$") ? kept[a.slice(1)] : a));
+  try {
+    const found = await on[step.do](...given);
+    if (step.as) kept[step.as] = found;
+    heard.push(["change", "close"].includes(step.do) ? null : plain(found));
+  } catch (error) {
+    if (!(error instanceof AlineError)) throw error;
+    heard.push({ status: error.status, detail: error.message });
+  }
+}
+console.log(JSON.stringify(heard));
+"""
+
+
+def converse(language: str, url: str, token: str, folder: Path) -> list[Any]:
+    """What a client hears in the conversation."""
+    if language == "python":
+        command = [sys.executable, "-I", "-c", PYTHON, str(ROOT / "clients" / "python")]
+    else:
+        node = shutil.which("node")
+        if node is None:
+            pytest.skip("Node is not installed: apt-get install nodejs")
+        script = folder / "converse.mjs"
+        script.write_text(JAVASCRIPT)
+        command = [node, str(script), str(ROOT / "clients" / "js")]
+    done = subprocess.run(
+        [*command, url, token, str(CONVERSATION)], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    heard: list[Any] = json.loads(done.stdout)
+    return heard
+
+
+@pytest.mark.parametrize("language", ["python", "javascript"])
+def test_the_conversation(language: str, nursery: Nursery, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/lab.db"
+    token = new_token(open_storage(url), "test")
+    service = nursery.start(url, require_token=True)
+    heard = converse(language, service.url, token, tmp_path)
+    service.kill()
+    steps = json.loads(CONVERSATION.read_text())
+    assert len(heard) == len(steps)
+    for step, got in zip(steps, heard, strict=True):
+        for path, expected in step.get("hears", {}).items():
+            assert _find(got, path) == pytest.approx(expected), (step, got)
+    # Both clients hear the very same: the seed alone decides.
+    reference = Path(tmp_path.parent / "aline-conversation.json")
+    same = json.dumps([got for step, got in zip(steps, heard, strict=True) if step.get("same")])
+    if reference.exists():
+        assert json.loads(reference.read_text()) == json.loads(same)
+    reference.write_text(same)
+
+
+def _find(value: Any, path: str) -> Any:
+    """Follow "trials.0.state" into plain data; "" is the value, "length" counts."""
+    for part in filter(None, path.split(".")):
+        if part == "length":
+            value = len(value)
+        else:
+            value = value[int(part)] if isinstance(value, list) else value[part]
+    return value
+
+
+def test_clients_survive_a_restart(nursery: Nursery, tmp_path: Path) -> None:
+    """A call made while the service is down is answered when it is back, and counts once."""
+    service = nursery.start(f"sqlite:///{tmp_path}/lab.db")
+    experiment = Client(service.url).create("psychometric")
+    trial = experiment.ask()
+    service.kill()
+    told: list[Any] = []
+    teller = threading.Thread(target=lambda: told.append(experiment.tell(trial, 1)))
+    teller.start()
+    again = nursery.start(service.storage, service.port)
+    teller.join(30)
+    assert told[0].state == "told"
+    assert experiment.status()["told"] == 1
+    again.kill()
+
+
+def test_the_python_client_is_python_3_8() -> None:
+    text = (ROOT / "clients" / "python" / "aline_client.py").read_text(encoding="utf-8")
+    tree = ast.parse(text, feature_version=(3, 8))
+    imported = {
+        name.split(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+        )
+    }
+    assert imported <= sys.stdlib_module_names
+
+
+def test_refusals_carry_their_status(service: Service) -> None:
+    with pytest.raises(AlineError, match="got 'nobody'") as refused:
+        Client(service.url).open("nobody")
+    assert refused.value.status == 404

@@ -1,0 +1,107 @@
+"""The page as the server renders it; a browser is in test_browser.py."""
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from aline.app.service import app as service
+from aline.experiment import Experiment
+from aline.experiment.storage import MemoryStorage
+
+STATIC = Path(service.__file__).parent / "static"
+API = "/api/v1/experiments"
+
+
+class Controls(HTMLParser):
+    """Inputs, buttons and links with what names them."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.unnamed: list[str] = []
+        self._labels = set(re.findall(r'<label[^>]* for="([^"]+)"', text))
+        self._inside_label = False
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        given = dict(attributes)
+        if tag == "label":
+            self._inside_label = True
+        if tag in ("input", "select"):
+            named = given.get("id") in self._labels or "aria-label" in given or self._inside_label
+            if not named:
+                self.unnamed.append(str(given))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "label":
+            self._inside_label = False
+
+
+@pytest.mark.parametrize("model", ["psychometric", "location"])
+@pytest.mark.parametrize("simulated", [False, True])
+def test_every_state_renders_with_named_controls(
+    client: TestClient, model: str, simulated: bool
+) -> None:
+    metadata = {"simulated": 1} if simulated else {}
+    client.post(API, json={"model": model, "name": "a", "horizon": 2, "metadata": metadata})
+    texts = [client.get("/").text, client.get("/experiments/a").text]
+    for _ in range(2):
+        number = client.post(f"{API}/a/ask").json()["number"]
+        texts.append(client.get("/experiments/a").text)
+        client.post(f"{API}/a/trials/{number}/tell", json={"outcome": 1})
+    texts.append(client.get("/experiments/a/panel").text)
+    assert "Finished" in texts[-1]
+    client.post(f"{API}/a/close")
+    texts.append(client.get("/experiments/a").text)
+    assert "Closed" in texts[-1]
+    for text in texts:
+        assert Controls(text).unnamed == []
+        assert not re.search(r'(src|href)="(https?:)?//', text)  # nothing from elsewhere
+        assert not re.search(r"<script(?![^>]*src=)", text)  # and no script in the page
+
+
+def test_answers_follow_the_outcome(client: TestClient) -> None:
+    for model, expected in (("psychometric", 'data-outcome="1"'), ("location", 'id="outcome"')):
+        client.post(API, json={"model": model, "name": model})
+        client.post(f"{API}/{model}/ask")
+        assert expected in client.get(f"/experiments/{model}").text
+
+
+def test_hostile_names_are_shown_as_text(open_client: Any) -> None:
+    """A library may have named an experiment anything."""
+    import aline
+
+    storage, name = MemoryStorage(), "<script>alert(1)</script>\"'"
+    Experiment(aline.load("psychometric"), storage=storage, name=name)
+    client = open_client(storage)
+    for text in (client.get("/").text, client.get("/experiments/%3Cscript%3Ealert(1)").text):
+        assert "<script>alert" not in text
+
+
+def test_unknown_pages(client: TestClient) -> None:
+    assert client.get("/experiments/nobody").status_code == 404
+    assert client.get("/nowhere").status_code == 404
+
+
+def test_the_list_has_pages(open_client: Any) -> None:
+    import aline
+
+    storage, model = MemoryStorage(), aline.load("psychometric")
+    for _ in range(60):
+        Experiment(model, storage=storage)
+    client = open_client(storage)
+    first = client.get("/").text
+    assert "psychometric-60" in first
+    assert "psychometric-10<" not in first
+    assert 'href="/?start=50"' in first
+    assert "psychometric-10<" in client.get("/?start=50").text
+
+
+def test_scripts_load_nothing_from_elsewhere() -> None:
+    for path in [*STATIC.glob("*.js"), *STATIC.glob("*.css")]:
+        if path.name != "uplot.js":  # names its home in a comment
+            assert "http" not in path.read_text(encoding="utf-8").replace("http.", ""), path
+    assert "Leon Sorokin" in (STATIC / "uplot-LICENSE.txt").read_text(encoding="utf-8")
