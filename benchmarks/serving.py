@@ -50,10 +50,11 @@ class Nursery:
 
     def close(self) -> None:
         """End; services that run go on."""
+        self._process.kill()
+        self._process.wait()
         assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait(30)
         assert self._process.stdout is not None
+        self._process.stdin.close()
         self._process.stdout.close()
 
 

@@ -38,3 +38,9 @@ def test_the_wheel_runs_the_demo_outside_the_checkout(tmp_path):
     shown = run(tmp_path / "venv" / "bin" / "aline", "demo", "--trials", "5", cwd=tmp_path)
     assert "threshold" in shown
     assert len(list(tmp_path.glob("*.html"))) == 1
+    # A database is made with the steps that came along, and the page's files are there.
+    token = run(tmp_path / "venv" / "bin" / "aline", "token", "add", "tablet", cwd=tmp_path)
+    assert token.startswith("aline_")
+    static = Path(where.strip()).parent / "app" / "service" / "static"
+    names = {path.name for path in static.iterdir()}
+    assert {"page.css", "experiment.js", "icon.svg", "uplot.js", "uplot-LICENSE.txt"} <= names

@@ -70,6 +70,21 @@ def find(browser: Browser, selector: str) -> Any:
     return until(lambda: browser.find_element("css selector", selector))
 
 
+def click(browser: Browser, selector: str) -> None:
+    """Click, again if the element was replaced in between."""
+
+    def try_once() -> bool:
+        browser.find_element("css selector", selector).click()
+        return True
+
+    until(try_once)
+
+
+def text(browser: Browser, selector: str) -> str:
+    """An element's text, once it has any."""
+    return str(until(lambda: browser.find_element("css selector", selector).text))
+
+
 def value(browser: Browser, expression: str) -> Any:
     return browser.execute_script(f"return {expression}")
 
@@ -124,10 +139,10 @@ def test_an_experiment_from_start_to_end(
 ) -> None:
     service = nursery.start(f"sqlite:///{tmp_path}/lab.db")
     browser.get(service.url)
-    find(browser, "#model option[value=psychometric]").click()
+    click(browser, "#model option[value=psychometric]")
     find(browser, "#name").send_keys("Participant 1")
     until(lambda: value(browser, "document.getElementById('horizon').value") == "30")
-    find(browser, "#new button[type=submit]").click()
+    click(browser, "#new button[type=submit]")
     until(lambda: browser.current_url.endswith("/experiments/Participant%201"))
     find(browser, "[data-action=ask]")
     press(browser, " ")
@@ -143,18 +158,17 @@ def test_an_experiment_from_start_to_end(
 
     # Another target, from the page.
     for name in ("threshold", "slope"):
-        find(browser, f"input[name=target][value={name}]").click()
+        click(browser, f"input[name=target][value={name}]")
         until(lambda: not is_busy(browser))
     # (at least one stays chosen)
     api = f"{service.url}/api/v1/experiments/Participant%201"
-    find(browser, "input[name=target][value=lapse]").click()
+    click(browser, "input[name=target][value=lapse]")
     until(lambda: "lapse" in _get(browser, api)["target"])
 
     # A reload in the midst, with the same trial open.
-    design = find(browser, ".large").text
+    design = text(browser, ".large")
     browser.refresh()
-    find(browser, ".large")
-    assert find(browser, ".large").text == design
+    assert text(browser, ".large") == design
     wait_for(browser, 8)
     for number in range(8, 15):
         answer(browser, number)
@@ -172,7 +186,7 @@ def test_an_experiment_from_start_to_end(
     wait_for(browser, 28)
     for number in (28, 29):
         answer(browser, number)
-    until(lambda: "Finished" in find(browser, "#next-title").text)
+    until(lambda: "Finished" in text(browser, "#next-title"))
 
     # Everything told is in the journal, once.
     experiment = Experiment.resume(open_storage(service.storage), "Participant 1")
@@ -181,7 +195,7 @@ def test_an_experiment_from_start_to_end(
     assert outcomes[:15] == [float(number % 3 != 0) for number in range(15)]
 
     # And can be taken away.
-    find(browser, "a[href*='format=csv']").click()
+    click(browser, "a[href*='format=csv']")
     file = until(lambda: list(browser.downloads.glob("*.csv")))[0]
     assert file.read_text().count("told,asked") == 30
     _check_console(browser)
@@ -204,10 +218,10 @@ def test_a_number_is_typed_and_two_pages_follow_each_other(
     browser: Browser, service: Service
 ) -> None:
     browser.get(service.url)
-    find(browser, "#model option[value=location]").click()
+    click(browser, "#model option[value=location]")
     find(browser, "#name").send_keys("Field 1")
-    find(browser, "#new button[type=submit]").click()
-    find(browser, "[data-action=ask]").click()
+    click(browser, "#new button[type=submit]")
+    click(browser, "[data-action=ask]")
     box = find(browser, "#outcome")
     box.send_keys("0.5\n")
     wait_for(browser, 1)
@@ -227,14 +241,14 @@ def test_a_number_is_typed_and_two_pages_follow_each_other(
 
 def test_the_demo_runs_by_itself_at_the_sliders_pace(browser: Browser, service: Service) -> None:
     browser.get(service.url)
-    find(browser, "#model option[value=psychometric]").click()
-    find(browser, "#simulated").click()
+    click(browser, "#model option[value=psychometric]")
+    click(browser, "#simulated")
     find(browser, "#horizon").clear()
     find(browser, "#horizon").send_keys("12")
-    find(browser, "#new button[type=submit]").click()
+    click(browser, "#new button[type=submit]")
     until(lambda: told(browser) >= 2)
-    find(browser, "[data-action=play]").click()
-    until(lambda: find(browser, "[data-action=play]").text == "Run")
+    click(browser, "[data-action=play]")
+    until(lambda: text(browser, "[data-action=play]") == "Run")
     time.sleep(1)
     paused = told(browser)
     time.sleep(1)
@@ -243,8 +257,8 @@ def test_the_demo_runs_by_itself_at_the_sliders_pace(browser: Browser, service: 
         "const slider = document.getElementById('speed');"
         "slider.value = 20; slider.dispatchEvent(new Event('input'))"
     )
-    find(browser, "[data-action=play]").click()
-    until(lambda: "Finished" in find(browser, "#next-title").text)
+    click(browser, "[data-action=play]")
+    until(lambda: "Finished" in text(browser, "#next-title"))
     _check_console(browser)
 
 
@@ -285,13 +299,14 @@ def test_the_jspsych_example(browser: Browser, nursery: Nursery, tmp_path: Path)
         find(browser, "canvas")
         press(browser, "f")
         until(lambda: "F left, J right" not in browser.page_source)
-    assert "Your threshold" in find(browser, "#result").text
+    assert "Your threshold" in text(browser, "#result")
     storage = open_storage(service.storage)
     (name,) = storage.names()
     experiment = Experiment.resume(storage, name)
     assert experiment.finished
     assert json.dumps(experiment.metadata) == '{"page": "jsPsych example"}'
     pages.shutdown()
+    pages.server_close()
     service.kill()
 
 

@@ -23,7 +23,7 @@ PYTHON = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
 import aline_client
-client = aline_client.Client(sys.argv[2], token=sys.argv[3] or None, patience=5)
+client = aline_client.Client(sys.argv[2], token=sys.argv[3] or None, timeout=60)
 kept, heard = {}, []
 
 def plain(value):
@@ -60,7 +60,7 @@ JAVASCRIPT = """
 import { readFileSync } from "node:fs";
 const [, , folder, url, token, file] = process.argv;
 const { AlineError, Client, Experiment } = await import(`${folder}/aline.js`);
-const client = new Client(url, { token: token || null, patience: 5000 });
+const client = new Client(url, { token: token || null, timeout: 60000 });
 const kept = {};
 const heard = [];
 const plain = (value) => {

@@ -99,7 +99,7 @@ def test_it_serves_with_two_workers_and_stops(tmp_path: Path) -> None:
 
 
 def _fetch(url: str) -> str:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 240
     while True:
         try:
             with urlopen(url, timeout=60) as reply:

@@ -37,8 +37,8 @@ def test_changes_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
         await one.aclose()
         assert not streams.is_full
         await streams.stop()
-        assert "closing" in await take(two)
-        await two.aclose()
+        with pytest.raises(StopAsyncIteration):
+            await take(two)
 
     asyncio.run(main())
 

@@ -138,7 +138,9 @@ class Call:
     """One request and its reply."""
 
     def __init__(self, scope: Scope, settings: Settings, metrics: Metrics, send: Send):
-        self.headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
+        self.headers: dict[str, str] = {
+            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
+        }
         given = self.headers.get("x-request-id", "")
         self.id = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex[:16]
         self.status: int | None = None

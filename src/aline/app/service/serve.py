@@ -43,6 +43,7 @@ def serve(
         "access_log": False,  # the guard's lines say more
         "log_level": "warning",
         "timeout_graceful_shutdown": 3,
+        "timeout_worker_healthcheck": 60,  # a worker that is busy or starts slowly is not dead
         "server_header": False,
         "h11_max_incomplete_event_size": 64 * 1024,
     }

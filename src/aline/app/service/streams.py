@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from aline.app.service.metrics import Metrics
 
 LOOK_SECONDS = 0.5
+CLOSING = -1  # in place of a journal's length
 QUIET_SECONDS = 15.0  # a comment after this long keeps proxies from hanging up
 
 Look = Callable[[list[str]], Awaitable[dict[str, int]]]
@@ -40,7 +41,7 @@ class Streams:
         if self._task is not None:
             self._task.cancel()
         for name in list(self._listeners):
-            self._wake(name, -1)
+            self._wake(name, CLOSING)
 
     @property
     def is_full(self) -> bool:
@@ -53,7 +54,8 @@ class Streams:
             self._loop.call_soon_threadsafe(self._wake, name, sequence)
 
     def _wake(self, name: str, sequence: int) -> None:
-        if name in self._listeners and self._lengths.get(name) != sequence:
+        is_news = sequence == CLOSING or sequence > self._lengths.get(name, 0)  # journals only grow
+        if name in self._listeners and is_news:
             self._lengths[name] = sequence
             for listener in self._listeners[name]:
                 listener.set()
@@ -66,13 +68,16 @@ class Streams:
         self._set_count(self._count + 1)
         try:
             yield _message(sequence)
-            while self._lengths.get(name) != -1:
+            while True:
                 try:
                     await asyncio.wait_for(woken.wait(), QUIET_SECONDS)
-                    woken.clear()
-                    yield _message(self._lengths[name])
                 except TimeoutError:
                     yield ": still here\n\n"
+                    continue
+                woken.clear()
+                if self._lengths[name] == CLOSING:
+                    return
+                yield _message(self._lengths[name])
         finally:
             self._set_count(self._count - 1)
             self._listeners[name].discard(woken)
@@ -94,6 +99,4 @@ class Streams:
 
 
 def _message(sequence: int) -> str:
-    if sequence < 0:
-        return "event: closing\ndata: {}\n\n"
     return f"id: {sequence}\nevent: changed\ndata: {json.dumps({'sequence': sequence})}\n\n"
