@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 
 from aline.experiment.posterior import Posterior
-from aline.experiment.state import State, posterior_of
-from aline.model.live import begin
+from aline.experiment.state import State, begin_view, posterior_of
 
 
 class History:
@@ -37,7 +36,7 @@ def _shared(a: tuple[int, ...], b: tuple[int, ...]) -> int:
 @torch.inference_mode()
 def _replayed(state: State, start: int, stop: int) -> list[Posterior]:
     """The posteriors with start, …, stop - 1 observations."""
-    view, context, found = begin(state.policy.network), state.view.context, []
+    view, context, found = begin_view(state.policy), state.view.context, []
     for length in range(stop):
         if length >= start:
             found.append(posterior_of(view, state.spec))

@@ -69,7 +69,7 @@ class State:
         )
         return cls(
             policy=policy,
-            view=_begin(policy),
+            view=begin_view(policy),
             goal=goal_of(network.spec, target),
             target=target,
             horizon=event["horizon"],
@@ -224,7 +224,7 @@ def _abandoned(state: State, event: Event) -> Changes:
     if number in state.open:
         return {**changes, "open": _without(state.open, number)}
     # Its outcome leaves the posterior: read what remains anew.
-    view, context = _begin(state.policy), state.view.context
+    view, context = begin_view(state.policy), state.view.context
     for row, trial in enumerate(state.rows):
         if trial != number:
             view = view.extend(context.designs[:, row], context.outcomes[:, row])
@@ -268,7 +268,7 @@ def _next_number(state: State, event: Event) -> int:
 
 
 @torch.inference_mode()
-def _begin(policy: LearnedPolicy) -> View:
+def begin_view(policy: LearnedPolicy) -> View:
     """A view of no data yet."""
     if not policy.standardise:
         return begin(policy.network)
