@@ -134,6 +134,7 @@ def answer(browser: Browser, number: int) -> None:
     wait_for(browser, number + 1)
 
 
+@pytest.mark.timeout(900)  # thirty trials, each with its plots, take long on a busy machine
 def test_an_experiment_from_start_to_end(
     browser: Browser, nursery: Nursery, tmp_path: Path
 ) -> None:

@@ -74,6 +74,9 @@ class Desk:
         self.lab, self.metrics = lab, metrics
         self.streams = Streams(self._lengths, streams_most, metrics)
         lab.on_change = self.streams.changed
+        self._open_pools()
+
+    def _open_pools(self) -> None:
         self._quick = ThreadPoolExecutor(QUICK, "quick")
         self._slow = ThreadPoolExecutor(SLOW, "slow")
 
@@ -108,9 +111,10 @@ class Desk:
         return self.slow(self.lab.storage.lengths, names)
 
     def close(self) -> None:
-        """Let the threads go."""
-        self._quick.shutdown(wait=False, cancel_futures=True)
-        self._slow.shutdown(wait=False, cancel_futures=True)
+        """Let the threads go; an application that is started again gets new ones."""
+        for pool in (self._quick, self._slow):
+            pool.shutdown(wait=False, cancel_futures=True)
+        self._open_pools()
 
 
 def desk_of(request: Request) -> Desk:
