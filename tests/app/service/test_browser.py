@@ -149,6 +149,11 @@ def test_an_experiment_from_start_to_end(
     press(browser, " ")
     wait_for(browser, 0)
     drawn(browser)
+    assert value(
+        browser,
+        "[...document.querySelectorAll('.marginal')].every("
+        "(box) => box.querySelector('canvas').clientWidth <= box.clientWidth)",
+    )
     before = picture(browser, "#marginals"), picture(browser, "#prediction")
     for number in range(8):
         answer(browser, number)

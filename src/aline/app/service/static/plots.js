@@ -226,18 +226,11 @@ function shade(u, found, across, up) {
 function drawMarginals(data) {
   const outer = document.getElementById("marginals");
   document.getElementById("marginals-box").hidden = !data.parameters.length;
-  for (const one of data.parameters) {
+  // All boxes before any plot: a box is as wide as its neighbours leave it.
+  const boxes = data.parameters.map((one) => marginalBox(outer, one.name));
+  data.parameters.forEach((one, i) => {
     const id = `marginal ${one.name}`;
-    let box = outer.querySelector(`[data-name="${CSS.escape(one.name)}"]`);
-    if (!box) {
-      box = document.createElement("div");
-      box.className = "marginal";
-      box.dataset.name = one.name;
-      box.append(document.createElement("h3"), document.createElement("div"));
-      box.lastChild.setAttribute("role", "img");
-      outer.append(box);
-    }
-    const [title, canvas] = box.children;
+    const [title, canvas] = boxes[i].children;
     title.textContent = one.label;
     title.className = one.target ? "aim" : "";
     const [low, high] = one.interval.map(round);
@@ -253,7 +246,19 @@ function drawMarginals(data) {
       axes: [axis("", { grid: { show: false }, space: 36 }), noAxis],
       over: (u, state) => state.truth !== null && state.truth !== undefined && upright(u, state.truth, "--ink", [5, 4]),
     }, [one.x, one.prior, one.posterior]);
-  }
+  });
+}
+
+function marginalBox(outer, name) {
+  const known = outer.querySelector(`[data-name="${CSS.escape(name)}"]`);
+  if (known) return known;
+  const box = document.createElement("div");
+  box.className = "marginal";
+  box.dataset.name = name;
+  box.append(document.createElement("h3"), document.createElement("div"));
+  box.lastChild.setAttribute("role", "img");
+  outer.append(box);
+  return box;
 }
 
 // What was measured where, trial by trial.
