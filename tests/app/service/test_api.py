@@ -79,6 +79,8 @@ def test_earlier_data_restrictions_and_changes(client: TestClient) -> None:
     assert client.post(f"{path}/ask").json()["design"]["x"] <= 0.125
     both = {"candidates": {"x": [0.1], "y": [0.1]}, "box": {"x": [0.0, 0.1]}}
     assert client.post(f"{path}/restrict", json=both).status_code == 422
+    region = client.patch(path, json={"target": [{"region": {"x": [0.0, 0.5]}}]})
+    assert region.json()["target"] == [{"region": {"x": [0.0, 0.5]}}]
     target = ["source_x", {"predictions": {"x": [0.5], "y": [0.5]}}]
     changed = client.patch(path, json={"target": target, "horizon": 40, "stop": {"source_x": 0.01}})
     assert changed.json()["target"] == target

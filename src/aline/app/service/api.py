@@ -379,4 +379,10 @@ def _shape(desk: Desk) -> Callable[[Experiment], Any]:
 def _targets(body: list[Any] | None) -> list[Any] | None:
     if body is None:
         return None
-    return [one if isinstance(one, str) else predictions(at=one.predictions) for one in body]
+    return [one if isinstance(one, str) else _prediction(one) for one in body]
+
+
+def _prediction(one: schemas.Predictions | schemas.Region) -> Any:
+    if isinstance(one, schemas.Region):
+        return predictions(region=Box(**one.region))
+    return predictions(at=one.predictions)

@@ -41,12 +41,21 @@ class Predictions(Request):
     predictions: Designs
 
 
+class Region(Request):
+    """A target: outcomes all over these bounds; axes that are left out keep their range."""
+
+    region: Annotated[
+        dict[Text, tuple[Number, Number]],
+        Field(min_length=1, examples=[{"stimulus": [-1.0, 1.0]}]),
+    ]
+
+
 Target = Annotated[
-    list[Text | Predictions],
+    list[Text | Predictions | Region],
     Field(
         min_length=1,
         max_length=100,
-        description="Parameter names, predictions at designs, or both.",
+        description="Parameter names, predictions at designs or in a region, or both.",
         examples=[["threshold", "slope"]],
     ),
 ]

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from aline import experiment as live
 from aline.app.card import facts_of
 from aline.app.service.lab import Lab, can_simulate
-from aline.episodes.goals import Predictions
 from aline.experiment import Storage
+from aline.experiment.settings import plain_target
 from aline.model import Model
 from aline.spaces import Binary
-from aline.tasks import PREDICTIONS
 
 Plain = dict[str, Any]
 
@@ -29,16 +28,6 @@ def trial(one: live.Trial) -> Plain:
     }
 
 
-def target(targets: Iterable[Any]) -> list[Any]:
-    """Targets: names, and predictions with their designs."""
-    return [
-        {PREDICTIONS: {name: list(column) for name, column in one.at.items()}}
-        if isinstance(one, Predictions)
-        else one
-        for one in targets
-    ]
-
-
 def experiment(one: live.Experiment, model: str | None) -> Plain:
     """An experiment with its trials."""
     trials = one.trials
@@ -47,7 +36,7 @@ def experiment(one: live.Experiment, model: str | None) -> Plain:
         "task": one.spec.name,
         "model": model,
         "created": one.created,
-        "target": target(one.target),
+        "target": plain_target(one.spec, one.target),
         "horizon": one.horizon,
         "stop": one.stop,
         "told": sum(t.state == "told" and t.source == "asked" for t in trials),
