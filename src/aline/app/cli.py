@@ -236,6 +236,16 @@ def bench(
     episodes: Annotated[
         int | None, typer.Option(min=2, help="Simulated experiments, instead of its own number.")
     ] = None,
+    tasks: Annotated[
+        str | None, typer.Option(help="Only these of its tasks, separated by commas.")
+    ] = None,
+    methods: Annotated[
+        str | None, typer.Option(help="Only these of its methods, separated by commas.")
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option(help="Training time of each method that learns, such as 30min.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Methods measured at once.")] = 1,
     seed: Seed = 0,
     out: Annotated[Path, typer.Option(help="The folder for its files.")] = Path("results"),
     as_json: Json = False,
@@ -251,7 +261,9 @@ def bench(
     from aline.app.bench.bench import Settings
     from aline.app.bench.run import progress_bar, run_bench, stem, write_bench
 
-    settings = Settings(quick, seed, episodes)
+    settings = Settings(
+        quick, seed, episodes, _names(tasks), _names(methods), budget=budget, jobs=jobs
+    )
     for each in [find(one) for one in (BENCHES if name == "all" else [name])]:
         with progress_bar() as progress:
             measured = run_bench(each, settings, part, progress)
@@ -330,6 +342,9 @@ def remove_token(name: TokenName, storage: TokenStorage = OWN_STORAGE) -> None:
     from aline.experiment import open_storage
 
     open_storage(storage, must_exist=True).remove_token(name)
+def _names(text: str | None) -> tuple[str, ...] | None:
+    names = _split(text)
+    return None if names is None else tuple(names)
 
 
 def _split(names: str | None) -> list[str] | None:

@@ -13,6 +13,7 @@ from aline.errors import NotFoundError
 # Name: what it measures. The module of that name is imported when it is run.
 BENCHES = {
     "al": "functions: RMSE against GPs, hyperparameters, goals in a region, time a run",
+    "bed": "design of experiments: information gained on location finding and CES",
     "psychometric": "stimuli for an observer: RMSE, goals at run time, time a trial",
 }
 

@@ -28,6 +28,10 @@ class Settings:
     quick: bool = False  # about a minute: to see that all works, not to publish
     seed: int = 0
     episodes: int | None = None  # simulated experiments; None is the benchmark's own number
+    tasks: tuple[str, ...] | None = None  # of a benchmark with several; None is all
+    methods: tuple[str, ...] | None = None  # likewise
+    budget: str | None = None  # of what has to be trained; None is the benchmark's own
+    jobs: int = 1  # processes
 
     def count(self, full: int, quick: int) -> int:
         """How many episodes a part plays, which by default plays `full` or `quick`."""

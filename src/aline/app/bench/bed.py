@@ -1,0 +1,342 @@
+"""Bayesian experimental design: the paper's table 2, every row on the same episodes.
+
+Location finding and CES, all parameters the goal, one random design first. `aline` chooses from
+the paper's fixed pool of 2000 designs without repeats, `aline-box` and the baselines freely. What
+has to be trained is trained for as long as our own model was, unless a budget is given, and kept
+in runs/bed; a later run loads it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from aline import zoo
+from aline.app.bench.bed_report import figures, markdown
+from aline.app.bench.bench import Bench, Measured, Progress, Row, Settings
+from aline.baselines import Dad, RlBoed, VpceConfig, VpcePolicy, Vsoed, learn
+from aline.baselines.dad import DAD_PRESETS
+from aline.baselines.history import Learner
+from aline.baselines.rl_boed import RL_BOED_PRESETS
+from aline.baselines.vpce import VPCE_PRESETS
+from aline.baselines.vsoed import VSOED_PRESETS
+from aline.episodes import Context, Goal, Offer, Policy, RandomPolicy
+from aline.errors import InputError
+from aline.evaluation import Estimate, Information, Protocol, measure_information
+from aline.evaluation.estimates import mean
+from aline.evaluation.information import final_posterior, information_rows
+from aline.evaluation.results import row
+from aline.evaluation.simulated import play_protocol
+from aline.model import LearnedPolicy, Model
+from aline.model.checkpoint import read_tensors, write_tensors
+from aline.tasks import Task, get
+from aline.training import train
+
+FOLDER = Path("runs") / "bed"
+POOL = 2000
+CONTRASTIVE = {"location": 10**6, "ces": 10**7}
+TASKS = tuple(CONTRASTIVE)
+OURS = ("aline", "aline-box")
+LEARNED = ("dad", "vsoed", "rl-boed")
+METHODS = (*OURS, "random", "vpce", *LEARNED)
+
+# Nats (sPCE at the same L), hours of training on a datacentre GPU, and seconds a run.
+PUBLISHED: Mapping[tuple[str, str], tuple[float, float | None, float | None]] = {
+    ("location", "aline"): (8.91, 21.20, 0.03),
+    ("location", "random"): (5.17, None, None),
+    ("location", "vpce"): (5.25, None, 146.59),
+    ("location", "dad"): (7.33, 7.24, 0.0001),
+    ("location", "vsoed"): (7.30, 4.31, 0.0002),
+    ("location", "rl-boed"): (7.70, 63.29, 0.0003),
+    ("ces", "aline"): (13.50, 13.29, 0.04),
+    ("ces", "random"): (9.05, None, None),
+    ("ces", "vpce"): (9.40, None, 788.90),
+    ("ces", "dad"): (10.77, 13.70, 0.0001),
+    ("ces", "vsoed"): (12.12, 0.49, 0.0003),
+    ("ces", "rl-boed"): (14.60, 67.28, 0.0004),
+}
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A method ready to play on a task."""
+
+    policy: Policy
+    model: Model | None = None  # whose posterior gives J and the adaptive bounds
+    seconds: float | None = None  # of training
+
+
+def _measure(settings: Settings, progress: Progress) -> Measured:
+    chosen = [(task, method) for task in _tasks(settings) for method in _methods(settings)]
+    if settings.jobs == 1:
+        found = [_measure_one(task, method, settings, progress) for task, method in chosen]
+    else:
+        # Processes of their own: a forked torch may hang on the parent's threads.
+        with ProcessPoolExecutor(settings.jobs, mp_context=get_context("spawn")) as pool:
+            work = [pool.submit(_measure_alone, task, method, settings) for task, method in chosen]
+            found = []
+            for number, one in enumerate(work, 1):
+                found.append(one.result())
+                progress("methods", number, len(work))
+    return Measured(
+        [each for one in found for each in one.rows],
+        {name: value for one in found for name, value in one.data.items()},
+        [note for one in found for note in one.notes],
+    )
+
+
+def _tasks(settings: Settings) -> tuple[str, ...]:
+    return _among("tasks", settings.tasks, TASKS)
+
+
+def _methods(settings: Settings) -> tuple[str, ...]:
+    return _among("methods", settings.methods, METHODS)
+
+
+def _among(what: str, chosen: tuple[str, ...] | None, every: tuple[str, ...]) -> tuple[str, ...]:
+    unknown = [name for name in chosen or () if name not in every]
+    if unknown:
+        raise InputError(f"the {what} of bed are {', '.join(every)}, got {', '.join(unknown)}")
+    return chosen or every
+
+
+def _measure_alone(name: str, method: str, settings: Settings) -> Measured:
+    torch.set_num_threads(1)
+    return _measure_one(name, method, settings, lambda what, done, total: None)
+
+
+def _measure_one(name: str, method: str, settings: Settings, progress: Progress) -> Measured:
+    task = get(name)
+    told = partial(_prefixed, progress, f"{name}, {method}")
+    ready = _contender(task, method, settings, told)
+    if ready.model is not None:
+        task = task.described_by(ready.model.spec)
+    protocol = _protocol(task, method, settings)
+    contrastive = 2000 if settings.quick else CONTRASTIVE[name]
+    found = measure_information(
+        ready.policy,
+        task,
+        protocol,
+        contrastive,
+        network=None if ready.model is None else ready.model.network,
+        adaptive=contrastive // 100,
+        progress=told,
+    )
+    rows = [
+        *information_rows(method, task, protocol, found),
+        *_costs(task, method, ready, settings),
+    ]
+    notes = [f"{name}, {method}: {note}" for note in found.notes]
+    data = {} if ready.model is None else _picture(name, method, task, ready.model, found)
+    return Measured([_with_published(each) for each in rows], data, notes)
+
+
+def _prefixed(progress: Progress, prefix: str, what: str, done: int, total: int) -> None:
+    progress(f"{prefix}: {what}", done, total)
+
+
+def _protocol(task: Task, method: str, settings: Settings) -> Protocol:
+    # VPCE optimises anew at every trial: minutes a run.
+    full, quick = (20, 2) if method == "vpce" else (2000, 20)
+    pool = POOL if method == "aline" else None
+    spec = task.spec
+    return Protocol(settings.count(full, quick), spec.horizon, spec.start, pool, settings.seed)
+
+
+def _with_published(found: Row) -> Row:
+    published = PUBLISHED.get((found["task"], found["method"]))
+    if published is None:
+        return found
+    values = dict(zip(("spce", "training_hours", "seconds_per_run"), published, strict=True))
+    return {**found, "published": values.get(found["metric"])}
+
+
+# The contenders.
+
+
+def _contender(task: Task, method: str, settings: Settings, told: Progress) -> Contender:
+    if method == "random":
+        return Contender(RandomPolicy(task.spec.design))
+    if method == "vpce":
+        config = VPCE_PRESETS[task.spec.name]
+        if settings.quick:
+            config = VpceConfig(fit_steps=20, design_steps=20, contrastive=20, outer=20)
+        return Contender(VpcePolicy(task, config))
+    if method in OURS:
+        model = _our_model(task, settings)
+        return Contender(LearnedPolicy(model.network), model, model.training.get("seconds"))
+    return _learned(task, method, settings, told)
+
+
+def _our_model(task: Task, settings: Settings) -> Model:
+    """The model kept by an earlier run, the shipped one, or one trained now."""
+    name = task.spec.name
+    folder = FOLDER / f"{name}-aline{'-quick' if settings.quick else ''}"
+    if (folder / "weights.safetensors").is_file():
+        return zoo.load(folder)
+    if name in zoo.shipped():
+        return zoo.load(name)
+    model = train(task, _budget(task, settings), seed=settings.seed, out=folder, progress=False)
+    model.save(folder)
+    return model
+
+
+def _budget(task: Task, settings: Settings) -> str:
+    """As given, else as long as our own model was trained."""
+    if settings.budget is not None:
+        return settings.budget
+    if settings.quick:
+        return "5s"
+    name = task.spec.name
+    folder = FOLDER / f"{name}-aline"
+    kept = (folder / "weights.safetensors").is_file()
+    if kept or name in zoo.shipped():
+        seconds = (zoo.load(folder) if kept else zoo.load(name)).training.get("seconds")
+        if seconds:
+            return f"{seconds:.0f}s"
+    return "2h"
+
+
+def _learner(task: Task, method: str, quick: bool, seed: int) -> Learner:
+    name = task.spec.name
+    dad, vsoed, redq = DAD_PRESETS[name], VSOED_PRESETS[name], RL_BOED_PRESETS[name]
+    if quick:
+        dad = replace(dad, contrastive=100, batch=20)
+        vsoed = replace(vsoed, batch=100)
+        redq = replace(redq, contrastive=200, updates=4, batch=64)
+    if method == "dad":
+        return Dad(task, dad, seed)
+    return Vsoed(task, vsoed, seed) if method == "vsoed" else RlBoed(task, redq, seed)
+
+
+def _learned(task: Task, method: str, settings: Settings, told: Progress) -> Contender:
+    """Load the baseline that an earlier run trained for this budget, or train it."""
+    learner = _learner(task, method, settings.quick, settings.seed)
+    budget = _budget(task, settings)
+    words = [task.spec.name, method, budget, str(settings.seed), *(["quick"] * settings.quick)]
+    path = FOLDER / f"{'-'.join(words)}.safetensors"
+    if path.is_file():
+        tensors, card = read_tensors(path)
+        learner.networks.load_state_dict(tensors)
+        learner.networks.eval().requires_grad_(False)
+        return Contender(learner.policy(), seconds=card["seconds"])
+    seconds = learn(
+        learner,
+        budget,
+        seed=settings.seed,
+        told=lambda share: told("training", round(100 * share), 100),
+    )
+    write_tensors(path, dict(learner.networks.state_dict()), {"method": method, "seconds": seconds})
+    return Contender(learner.policy(), seconds=seconds)
+
+
+# What it costs.
+
+
+class _Timed:
+    """A policy with a stopwatch."""
+
+    def __init__(self, policy: Policy):
+        self.policy, self.seconds = policy, 0.0
+
+    def begin(self, goal: Goal) -> Any:
+        return self.policy.begin(goal)
+
+    def choose(self, state: Any, offer: Offer | None, generator: torch.Generator) -> Tensor:
+        began = time.perf_counter()
+        design = self.policy.choose(state, offer, generator)
+        self.seconds += time.perf_counter() - began
+        return design
+
+    def observe(self, state: Any, design: Tensor, outcome: Tensor) -> Any:
+        began = time.perf_counter()
+        after = self.policy.observe(state, design, outcome)
+        self.seconds += time.perf_counter() - began
+        return after
+
+
+def _costs(task: Task, method: str, ready: Contender, settings: Settings) -> Iterator[Row]:
+    """Seconds a run on one thread, and hours of training."""
+    target = ",".join(task.spec.parameters.priors)
+    runs = 2 if settings.quick else (3 if method == "vpce" else 20)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        seconds = torch.tensor([_one_run(task, method, ready.policy, n) for n in range(runs + 1)])
+    finally:
+        torch.set_num_threads(threads)
+    each = mean(seconds[1:] / 2)  # the first warms up; two episodes a run
+    yield row(task.spec.name, method, target, "seconds_per_run", task.spec.horizon, each)
+    if ready.seconds is not None:
+        hours = Estimate(ready.seconds / 3600, 0.0, 1)
+        yield row(task.spec.name, method, target, "training_hours", task.spec.horizon, hours)
+
+
+def _one_run(task: Task, method: str, policy: Policy, seed: int) -> float:
+    timed, spec = _Timed(policy), task.spec
+    pool = POOL if method == "aline" else None
+    protocol = Protocol(2, spec.horizon, spec.start, pool, seed)
+    play_protocol(timed, task, tuple(spec.parameters.priors), protocol)
+    return timed.seconds
+
+
+# What the figures of the paper's appendix D.3 show.
+
+
+def _picture(
+    name: str, method: str, task: Task, model: Model, found: Information
+) -> dict[str, Any]:
+    """The first experiment: its designs and truth, and its posterior."""
+    if method != "aline-box":
+        return {}
+    context = Context(found.context.designs[:1], found.context.outcomes[:1])
+    truth = task.spec.parameters.to_labels(found.theta[0])
+    picture: dict[str, Any] = {
+        "truth": {label: float(value) for label, value in truth.items()},
+        "designs": task.spec.design.to_user(context.designs[0]).tolist(),
+        "axes": list(task.spec.design.names),
+    }
+    if name == "location":
+        picture["log_posterior"] = _log_posterior(task, context)
+    else:
+        picture["marginals"] = _marginals(task, model, context)
+    return {name: picture}
+
+
+def _log_posterior(task: Task, context: Context, cells: int = 81) -> list[list[float]]:
+    """On a grid over the unit square, rows along the second axis, relative to its peak."""
+    axis = torch.linspace(0.0, 1.0, cells)
+    y, x = torch.meshgrid(axis, axis, indexing="ij")
+    names = task.spec.parameters.names
+    theta = task.spec.parameters.to_network({names[0]: x.ravel(), names[1]: y.ravel()})
+    value = task.log_prob(theta, context.designs, context.outcomes).double().sum(1)
+    rounded = (value - value.max()).clamp_min(-1000).view(cells, cells)
+    return [[round(v, 2) for v in line] for line in rounded.tolist()]
+
+
+def _marginals(task: Task, model: Model, context: Context, draws: int = 20_000) -> dict[str, Any]:
+    """Histograms of draws from q, each label's between its 0.1 % and 99.9 % quantile."""
+    z = final_posterior(model.network, context).sample(draws, torch.Generator())[:, 0]
+    histograms = {}
+    for label, values in task.spec.parameters.to_labels(z).items():
+        values = values.log() if label == "u" else values
+        low, high = values.quantile(torch.tensor([0.001, 0.999])).tolist()
+        edges = torch.linspace(low, max(high, low + 1e-6), 61)
+        counts = torch.histogram(values.contiguous(), edges, density=True).hist
+        histograms["log u" if label == "u" else label] = {
+            "edges": edges.tolist(),
+            "density": counts.tolist(),
+        }
+    return histograms
+
+
+BENCH = Bench("bed", {"table": _measure}, markdown, figures)
