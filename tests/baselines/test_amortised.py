@@ -26,7 +26,7 @@ from aline.tasks.linear import exact_information_gain, exact_posterior
 LINEAR = get("linear", horizon=3)
 
 
-def gain(policy: Policy, episodes: int = 300) -> float:
+def gain(policy: Policy, episodes: int = 200) -> float:
     """The exact information of a policy's experiments."""
     names = LINEAR.spec.parameters.names
     _, context = play_protocol(policy, LINEAR, names, Protocol(episodes, 3))
@@ -36,7 +36,15 @@ def gain(policy: Policy, episodes: int = 300) -> float:
 def learners() -> dict[str, tuple[Learner, int]]:
     dad = DadConfig(contrastive=100, batch=64, learning_rate=2e-2, decay=1.0)
     vsoed = VsoedConfig(
-        batch=128, buffer=30_000, width=32, noise=0.4, updates=2, components=2, learning_rate=5e-3
+        batch=128,
+        buffer=30_000,
+        width=32,
+        noise=0.4,
+        updates=4,
+        components=2,
+        learning_rate=2e-3,
+        decay=0.995,
+        target_rate=0.05,
     )
     redq = RlBoedConfig(
         contrastive=100,
@@ -51,8 +59,8 @@ def learners() -> dict[str, tuple[Learner, int]]:
     )
     return {
         "dad": (Dad(LINEAR, dad), 60),
-        "vsoed": (Vsoed(LINEAR, vsoed), 180),
-        "rl-boed": (RlBoed(LINEAR, redq), 120),
+        "vsoed": (Vsoed(LINEAR, vsoed), 120),
+        "rl-boed": (RlBoed(LINEAR, redq), 80),
     }
 
 

@@ -7,11 +7,24 @@ import torch
 from small import goal_for, seeded, small_network
 from torch.distributions import Uniform
 
-from aline.baselines import AcePolicy, GPPolicy, PsiMarginal, QuestPlus, UncertaintyPolicy
+from aline.baselines import (
+    AcePolicy,
+    Dad,
+    GPPolicy,
+    PsiMarginal,
+    QuestPlus,
+    RlBoed,
+    RlBoedConfig,
+    UncertaintyPolicy,
+    VpceConfig,
+    VpcePolicy,
+    Vsoed,
+    VsoedConfig,
+)
 from aline.episodes import FixedPool, Offer, Policy, RandomPolicy, play
 from aline.model import LearnedPolicy
 from aline.spaces import Binary, Pool, Real
-from aline.tasks import Task, get
+from aline.tasks import Task, get, is_differentiable
 
 BATCH = 3
 
@@ -58,7 +71,9 @@ def policies(task: Task) -> dict[str, Policy]:
             "learned box, exploring": LearnedPolicy(box, explore=True),
             "uncertainty": UncertaintyPolicy(pool, candidates=12),
             "ACE, random": AcePolicy(pool, acquisition="rs"),
+            "vsoed": Vsoed(task, VsoedConfig(width=8)).policy(),
         }
+        | needing_a_likelihood(task)
         | (
             {
                 "learned, standardising": LearnedPolicy(pool, candidates=12, standardise=True),
@@ -69,6 +84,17 @@ def policies(task: Task) -> dict[str, Policy]:
             else {}
         )
     )
+
+
+def needing_a_likelihood(task: Task) -> dict[str, Policy]:
+    """The baselines that differentiate outcomes, and RL-BOED."""
+    if task.log_likelihood is None:
+        return {}
+    found: dict[str, Policy] = {"rl-boed": RlBoed(task, RlBoedConfig(width=8, code=4)).policy()}
+    if is_differentiable(task):
+        few = VpceConfig(fit_steps=2, design_steps=2, contrastive=3, outer=3)
+        found |= {"dad": Dad(task).policy(), "vpce": VpcePolicy(task, few)}
+    return found
 
 
 CASES = [

@@ -65,7 +65,7 @@ class Dad:
             group["lr"] = rate
         self._optimiser.zero_grad(set_to_none=True)
         loss = -self.objective(generator)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         self._optimiser.step()
         self._rounds += 1
 

@@ -115,7 +115,8 @@ class HistoryPolicy:
 
     def choose(self, state: Context, offer: Offer | None, generator: torch.Generator) -> Tensor:
         """The next design [batch, design]."""
-        point = from_linear(self.space, self.act(self.history(state)))
+        with torch.no_grad():
+            point = from_linear(self.space, self.act(self.history(state)))
         if offer is None and self.space.points is not None:
             every = self.space.to_network(self.space.points)
             offer = Offer(every.expand(len(point), -1, -1))

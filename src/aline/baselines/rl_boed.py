@@ -132,7 +132,7 @@ class RlBoed:
         with torch.no_grad():
             design, log_prob = self._draw(after, generator)
             subset = torch.randperm(config.critics, generator=generator)[: config.subset].tolist()
-            values = [self._targets[i](after, design)[:, 0] for i in subset]  # type: ignore[index, operator]
+            values = [self._targets[i](after, design)[:, 0] for i in subset]  # type: ignore[index]
             future = torch.stack(values).amin(0) - self._log_temperature.exp() * log_prob
             last = (step + 1 == self.task.spec.horizon).float()
             wanted = reward[rows, step] + config.discount * (1 - last) * future
@@ -140,7 +140,7 @@ class RlBoed:
         taken = history.designs[rows, step]
         loss = torch.stack([F.mse_loss(c(before, taken)[:, 0], wanted) for c in critics]).sum()
         self._critics.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         self._critics.step()
         with torch.no_grad():
             pairs = zip(self._targets.parameters(), critics.parameters(), strict=True)
@@ -153,12 +153,12 @@ class RlBoed:
         value = torch.stack([critic(before, design)[:, 0] for critic in critics]).mean(0)
         loss = (self._log_temperature.exp().detach() * log_prob - value).mean()
         self._actor.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         self._actor.step()
         wanted = -float(design.shape[-1])  # the usual target entropy
         heat = -(self._log_temperature * (log_prob.detach() + wanted).mean())
         self._heat.zero_grad(set_to_none=True)
-        heat.backward()  # type: ignore[no-untyped-call]
+        heat.backward()
         self._heat.step()
 
     def act(self, history: History) -> Tensor:

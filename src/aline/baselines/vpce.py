@@ -112,5 +112,5 @@ class VpcePolicy:
 
 def _ascend(optimiser: torch.optim.Optimizer, objective: Tensor) -> None:
     optimiser.zero_grad(set_to_none=True)
-    (-objective).backward()  # type: ignore[no-untyped-call]
+    (-objective).backward()
     optimiser.step()

@@ -33,6 +33,7 @@ class VsoedConfig:
     noise: float = 0.5  # in the design's units
     noise_decay: float = 0.9999
     target_rate: float = 0.01
+    strain: float = 1e-2  # ours: what leaning on the bounds costs
 
 
 VSOED_PRESETS = {
@@ -122,7 +123,10 @@ class Vsoed:
             wanted = reward + self.config.discount * (1 - last) * future
         value = self.networks["critic"](before, history.designs[rows, step])[:, 0]
         self._step("critic", F.mse_loss(value, wanted))
-        self._step("actor", -self.networks["critic"](before, self.act(before)).mean())
+        raw = self.networks["actor"](before)
+        # Without the second term the actor ends at a corner, where tanh has no gradient left.
+        worth = self.networks["critic"](before, raw.tanh()).mean()
+        self._step("actor", self.config.strain * (raw**2).mean() - worth)
         with torch.no_grad():
             pairs = zip(
                 self._target.parameters(), self.networks["critic"].parameters(), strict=True
@@ -143,7 +147,7 @@ class Vsoed:
     def _step(self, name: str, loss: Tensor) -> None:
         optimiser = self._optimisers[name]
         self.networks.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         nn.utils.clip_grad_norm_(self.networks[name].parameters(), 1.0)
         optimiser.step()
 

@@ -1,0 +1,46 @@
+"""The design benchmark, quickly: that it measures, keeps what it trained, and draws."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from aline.app.bench.bed import BENCH, PUBLISHED
+from aline.app.bench.bench import Settings
+from aline.app.bench.run import run_bench, write_bench
+from aline.errors import InputError
+
+QUICK = Settings(quick=True, episodes=3, tasks=("location",), budget="1s")
+
+
+def test_random_and_a_learned_baseline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = replace(QUICK, methods=("random", "dad"))
+    result = run_bench(BENCH, settings)
+    found = {(row["method"], row["metric"]): row for row in result["rows"]}
+    assert found["random", "spce"]["published"] == PUBLISHED["location", "random"][0]
+    assert found["dad", "spce"]["n"] == 3
+    assert found["dad", "training_hours"]["value"] > 0
+    assert found["dad", "seconds_per_run"]["value"] > 0
+    assert ("random", "training_hours") not in found
+    assert "| random |" in BENCH.markdown(result)
+    kept = list((tmp_path / "runs" / "bed").glob("location-dad-*.safetensors"))
+    assert len(kept) == 1
+    again = run_bench(BENCH, settings)
+    same = {(row["method"], row["metric"]): row for row in again["rows"]}
+    assert same["dad", "spce"] == found["dad", "spce"]
+
+
+def test_our_model_with_its_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run_bench(BENCH, replace(QUICK, methods=("aline-box",)))
+    assert {row["metric"] for row in result["rows"]} >= {"spce", "snmc", "ace", "vnmc", "j"}
+    files = write_bench(BENCH, result, tmp_path, "bed")
+    assert {file.name for file in files} == {"bed.json", "bed.md", "bed-location.png"}
+
+
+def test_mistakes() -> None:
+    with pytest.raises(InputError, match="tasks of bed are location, ces, got psychometric"):
+        run_bench(BENCH, replace(QUICK, tasks=("psychometric",)))
+    with pytest.raises(InputError, match="methods of bed are"):
+        run_bench(BENCH, replace(QUICK, methods=("magic",)))
