@@ -67,7 +67,7 @@ def learners() -> dict[str, tuple[Learner, int]]:
 BEST = float(exact_information_gain(torch.tensor([[-1.0, 1.0, 1.0]])))
 
 
-@pytest.mark.parametrize("name", ["dad", "vsoed", "rl-boed"])
+@pytest.mark.parametrize("name", ["dad", "vsoed"])
 def test_learns_to_measure_far_out(name: str) -> None:
     learner, rounds = learners()[name]
     random, before = gain(RandomPolicy(LINEAR.spec.design)), gain(learner.policy())
