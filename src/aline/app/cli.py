@@ -342,6 +342,8 @@ def remove_token(name: TokenName, storage: TokenStorage = OWN_STORAGE) -> None:
     from aline.experiment import open_storage
 
     open_storage(storage, must_exist=True).remove_token(name)
+
+
 def _names(text: str | None) -> tuple[str, ...] | None:
     names = _split(text)
     return None if names is None else tuple(names)
