@@ -21,7 +21,7 @@ from aline.app.service.streams import Streams
 from aline.episodes import predictions
 from aline.errors import InputError
 from aline.experiment import Experiment, Trial
-from aline.spaces import Box
+from aline.spaces import Design
 
 Result = TypeVar("Result")
 
@@ -274,7 +274,7 @@ async def restrict(request: Request, name: Name, body: schemas.Restrict) -> Resp
         raise InputError("a restriction is candidates or a box, got both: send one")
 
     def work(experiment: Experiment) -> Any:
-        box = None if not body.box else Box(**body.box)
+        box = None if body.box is None else _box(body.box)
         allowed: Any = body.candidates if body.candidates is not None else box
         experiment.restrict(allowed, repeats=body.repeats)
         return _shape(desk)(experiment)
@@ -382,7 +382,13 @@ def _targets(body: list[Any] | None) -> list[Any] | None:
     return [one if isinstance(one, str) else _prediction(one) for one in body]
 
 
+def _box(bounds: dict[str, list[float]]) -> Design:
+    """Bounds by name; not Box(**bounds), as a client's names may be anything, even self."""
+    low, high = ([pair[end] for pair in bounds.values()] for end in (0, 1))
+    return Design(tuple(bounds), low, high)
+
+
 def _prediction(one: schemas.Predictions | schemas.Region) -> Any:
     if isinstance(one, schemas.Region):
-        return predictions(region=Box(**one.region))
+        return predictions(region=_box(one.region))
     return predictions(at=one.predictions)

@@ -21,6 +21,8 @@ def _is_text(value: str) -> str:
 Text = Annotated[str, AfterValidator(_is_text)]
 Number = Annotated[float, Field(allow_inf_nan=False, strict=True)]
 Column = Annotated[list[Number], Field(max_length=MOST)]
+Pair = Annotated[list[Number], Field(min_length=2, max_length=2)]
+Interval = Annotated[list[float], Field(min_length=2, max_length=2)]
 Design = dict[Text, Number]
 Designs = Annotated[dict[Text, Column], Field(examples=[{"stimulus": [-1.0, 0.0, 1.5]}])]
 Outcome = Number | StrictBool
@@ -45,7 +47,7 @@ class Region(Request):
     """A target: outcomes all over these bounds; axes that are left out keep their range."""
 
     region: Annotated[
-        dict[Text, tuple[Number, Number]],
+        dict[Text, Pair],
         Field(min_length=1, examples=[{"stimulus": [-1.0, 1.0]}]),
     ]
 
@@ -108,7 +110,7 @@ class Restrict(Request):
     """Ask only for these designs, or between these bounds; nothing means anywhere again."""
 
     candidates: Designs | None = None
-    box: dict[Text, tuple[Number, Number]] | None = None
+    box: dict[Text, Pair] | None = None
     repeats: Annotated[bool, Field(strict=True)] = True
 
 
@@ -220,7 +222,7 @@ class Marginal(Reply):
 
     mean: float
     std: float
-    interval: tuple[float, float]
+    interval: Interval
 
 
 class Posterior(Reply):
@@ -236,9 +238,7 @@ class Predictive(Reply):
 
     mean: list[float]
     std: list[float]
-    interval: Annotated[
-        list[tuple[float, float]] | None, Field(description="None for a binary outcome.")
-    ]
+    interval: Annotated[list[Interval] | None, Field(description="None for a binary outcome.")]
 
 
 class Health(Reply):
