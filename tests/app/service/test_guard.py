@@ -209,7 +209,7 @@ def test_too_many_requests_wait(open_client: Any) -> None:
     codes = [client.get("/health").status_code for _ in range(12)]
     assert codes[:10] == [200] * 10
     assert codes[-1] == 429
-    assert client.get("/health").headers["retry-after"] == "100"
+    assert 0 < int(client.get("/health").headers["retry-after"]) <= 100
 
 
 def test_buckets_refill(monkeypatch: pytest.MonkeyPatch) -> None:
