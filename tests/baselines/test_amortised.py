@@ -43,7 +43,7 @@ def learners() -> dict[str, tuple[Learner, int]]:
         updates=4,
         components=2,
         learning_rate=2e-3,
-        decay=0.995,
+        decay=0.999,
         target_rate=0.05,
     )
     redq = RlBoedConfig(
@@ -59,7 +59,7 @@ def learners() -> dict[str, tuple[Learner, int]]:
     )
     return {
         "dad": (Dad(LINEAR, dad), 60),
-        "vsoed": (Vsoed(LINEAR, vsoed), 120),
+        "vsoed": (Vsoed(LINEAR, vsoed), 300),
         "rl-boed": (RlBoed(LINEAR, redq), 80),
     }
 

@@ -125,6 +125,7 @@ class Psychometric(Task):
             log_likelihood=self._log_likelihood,
             horizon=horizon,
             targets=targets,
+            resolution=0.015,  # the steepest functions rise within a fiftieth of the axis
             start=start,
             config=config,
             units=dict.fromkeys(("stimulus", "threshold"), where.unit) if where.unit else None,

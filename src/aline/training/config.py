@@ -15,10 +15,10 @@ class TrainingConfig:
     batch: int = 200
     updates: int = 6
     policy_updates: int = 2  # of these, how many teach the policy too
-    learning_rate: float = 3e-3  # the paper's 1e-3 learns more slowly here (docs/design.md)
+    learning_rate: float = 2e-3  # the paper's 1e-3 learns more slowly here (docs/design.md)
     weight_decay: float = 0.01
     clip: float = 1.0
-    warmup: float = 0.05  # share of the budget with random designs and no policy
+    warmup: float = 0.1  # share of the budget with random designs and no policy
     prefixes: int = 6  # sampled prefixes of each episode that q learns from, an update
     points: int = 2  # predictions a prefix that q learns from
     candidates: int = 24  # scored at each step while playing (pool policy)

@@ -275,7 +275,8 @@ def imitation_loss(
     if network.config.policy == "box":
         proposal = view.propose(played.goal)
         z = (informed - proposal.mean) / proposal.log_std.exp()
-        return (0.5 * z * z + proposal.log_std).mean() + STRAIN * proposal.strain.mean()
+        # A Cauchy's likelihood: what is informative is mostly near, and sometimes far off.
+        return ((1 + z * z).log() + proposal.log_std).mean() + STRAIN * proposal.strain.mean()
     others = network.spec.design.sample(played.batch, total * 7, generator)
     others = others.view(played.batch, total, 7, -1)
     pool = torch.cat([informed[:, :, None], others], 2)

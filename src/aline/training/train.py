@@ -124,6 +124,12 @@ def choose_policy_loss(
     return sampled_pool_loss if credit in ("immediate", "return") else paired_pool_loss
 
 
+def check_finite(loss: Tensor) -> None:
+    """A training that diverges stops at once."""
+    if not bool(torch.isfinite(loss)):
+        raise InternalError(f"the loss became {loss.item()}")
+
+
 class Losses(nn.Module):
     """What an update minimises, as one module: what several workers wrap to learn together."""
 
@@ -141,6 +147,7 @@ class Losses(nn.Module):
     ) -> list[Tensor]:
         """Of q, and of the policy where it is taught: by its credit, or by `informed` designs."""
         losses = [inference_loss(self.network, played, self.config, points, generator)]
+        check_finite(losses[0])  # before a policy draws from what is not a number
         if informed is not None:
             losses.append(imitation_loss(self.network, played, informed, generator))
         elif teach:
@@ -285,8 +292,7 @@ class Run:
     def update(self, losses: list[Tensor]) -> None:
         """A gradient step on q and, after warm-up, on the policy."""
         loss = torch.stack(losses).sum()
-        if not bool(torch.isfinite(loss)):
-            raise InternalError(f"the loss became {loss.item()}")
+        check_finite(loss)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
         policy = list(self.network.policy.parameters())
