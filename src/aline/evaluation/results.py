@@ -41,13 +41,18 @@ def result(bench: str, rows: list[Row], seconds: float, **more: Any) -> dict[str
     """Rows with what is needed to make them again."""
     return {
         "bench": bench,
-        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": shlex.join([_program(), *sys.argv[1:]]),
         "commit": _commit(),
         "machine": machine(),
         "seconds": round(seconds, 1),
         **more,
         "rows": rows,
     }
+
+
+def _program() -> str:
+    name = Path(sys.argv[0]).name
+    return "aline" if name == "__main__.py" else name  # python -m aline
 
 
 def _commit() -> str | None:
