@@ -18,6 +18,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterable
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
@@ -175,7 +176,11 @@ class Participant:
 
     async def run(self, ports: list[int], trials: int, think: float = 0.0) -> None:
         """Tell so many trials, through each port in turn, repeating what got no reply."""
-        connections = [Connection(port) for port in ports]
+        with ExitStack() as opened:  # closed even when the load is called off
+            connections = [opened.enter_context(closing(Connection(port))) for port in ports]
+            await self._answer(connections, trials, think)
+
+    async def _answer(self, connections: list[Connection], trials: int, think: float) -> None:
         path = f"/experiments/{quote(self.name, safe='')}"
         create = {"model": "psychometric", "name": self.name, "horizon": trials}
         await self._insist(connections[0], "/experiments", create, 201)
@@ -192,8 +197,6 @@ class Participant:
             )
             self.tells.append(seconds)
             self.acknowledged[number] = outcome
-        for one in connections:
-            one.close()
 
     async def _insist(
         self, connection: Connection, path: str, body: Json | None, expected: int
