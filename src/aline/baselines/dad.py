@@ -16,6 +16,7 @@ from aline.baselines.history import (
     roll,
 )
 from aline.errors import InputError
+from aline.model import initial_weights
 from aline.tasks import Task, is_differentiable
 
 
@@ -48,8 +49,7 @@ class Dad:
             )
         self.task, self.config = task, config or DAD_PRESETS.get(task.spec.name, DadConfig())
         design = len(task.spec.design)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with initial_weights(seed):
             net = SetNet(design, [self.config.hidden], self.config.code, [design])
         self.networks = nn.ModuleDict({"policy": net})
         self._optimiser = torch.optim.Adam(

@@ -23,6 +23,7 @@ from aline.baselines.history import (
     roll,
 )
 from aline.baselines.replay import Replay
+from aline.model import initial_weights
 from aline.tasks import Task
 
 
@@ -59,8 +60,7 @@ class RlBoed:
         check_likelihood(task, "RL-BOED")
         self.task, self.config = task, config or RL_BOED_PRESETS.get(task.spec.name, RlBoedConfig())
         design, width, code = len(task.spec.design), self.config.width, self.config.code
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with initial_weights(seed):
             actor = SetNet(design, [width, width], code, [width, 2 * design])
             critics = [
                 SetNet(design, [width, width], code, [width, 1], extra=design)

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from aline.baselines.history import FlatNet, History, HistoryPolicy, roll
 from aline.baselines.replay import Replay
+from aline.model import initial_weights
 from aline.tasks import Task
 
 
@@ -50,8 +51,7 @@ class Vsoed:
         spec, width = task.spec, [self.config.width] * 3
         design, horizon = len(spec.design), spec.horizon
         outputs = self.config.components * (1 + 2 * len(spec.parameters))
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with initial_weights(seed):
             actor = FlatNet(design, horizon, width, design)
             critic = FlatNet(design, horizon, width, 1, extra=design)
             posteriors = [FlatNet(design, horizon, width, outputs) for _ in range(horizon)]

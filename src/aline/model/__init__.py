@@ -1,7 +1,7 @@
 """What learns: embedder, attention, heads, assembly, checkpoint."""
 
 from aline.model.heads import Belief, Bernoulli, Censored, Mixture
-from aline.model.model import Model, fresh
+from aline.model.model import Model, fresh, initial_weights
 from aline.model.network import ModelConfig, Network, Proposal, View
 from aline.model.policy import LearnedPolicy
 from aline.model.standardised import StandardisedView, Units, read_standardised
@@ -20,5 +20,6 @@ __all__ = [
     "Units",
     "View",
     "fresh",
+    "initial_weights",
     "read_standardised",
 ]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -69,12 +70,17 @@ class Model:
 
 
 def fresh(spec: Spec, config: ModelConfig, generator: torch.Generator) -> Network:
-    """A network with initial weights that depend only on the generator.
+    """A network with initial weights that depend only on the generator."""
+    with initial_weights(int(torch.randint(2**62, (), generator=generator))):
+        return Network(spec, config)
 
-    Modules draw their weights from torch's global stream, which is forked, seeded from the
-    generator for as long as they do, and put back.
+
+@contextmanager
+def initial_weights(seed: int) -> Iterator[None]:
+    """Within, new modules have weights that depend only on the seed.
+
+    They draw from torch's global stream, which is forked, seeded, and put back.
     """
-    seed = int(torch.randint(2**62, (), generator=generator))
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        return Network(spec, config)
+        yield
