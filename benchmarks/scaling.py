@@ -66,7 +66,7 @@ def training_step(size: Size) -> Callable[[], None]:
         budget=Budget(rounds=100_000),
         seed=0,
         network=fresh(task.spec, model, seeded(0, -1)),
-        policy_loss=choose_policy_loss(model, config, differentiable=False),
+        policy_loss=choose_policy_loss(task, model, config, differentiable=False),
         folder=None,
     )
     return run.step

@@ -90,7 +90,7 @@ def aline_method(episodes: int, seed: int, policy: str, **settings: float) -> Me
         budget=Budget(rounds=100_000),
         seed=seed,
         network=fresh(task.spec, model, seeded(seed, -1)),
-        policy_loss=choose_policy_loss(model, config, differentiable=True),
+        policy_loss=choose_policy_loss(task, model, config, differentiable=True),
         folder=None,
     )
     states = config.decisions if policy == "box" else 1

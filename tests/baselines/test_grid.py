@@ -6,13 +6,11 @@ import pytest
 import torch
 from small import goal_for, seeded
 from torch import Tensor
-from torch.distributions import Normal, Uniform
 
 from aline.baselines import PsiMarginal, QuestPlus
-from aline.baselines.grid import GridPolicy, Lattice
+from aline.baselines.grid import GridPolicy
 from aline.episodes import Goal, Offer
 from aline.errors import InputError
-from aline.spaces import Parameters
 from aline.tasks import Task, get
 
 GRID = {"threshold": 7, "slope": 4, "guess": 3, "lapse": 3}
@@ -145,23 +143,6 @@ def test_moments_are_the_weights(psi: PsiMarginal) -> None:
 
 
 # Grids
-
-
-def test_a_count_cuts_the_prior_into_equal_masses() -> None:
-    parameters = Parameters({"a": Uniform(0.0, 1.0), "b": Normal(2.0, 3.0)})
-    lattice = Lattice.of(parameters, {"a": 4, "b": 3})
-    assert lattice.shape == (4, 3)
-    assert torch.allclose(lattice.weight, torch.full((12,), 1 / 12))
-    values = parameters.to_labels(lattice.z)
-    assert values["a"].unique().tolist() == pytest.approx([0.125, 0.375, 0.625, 0.875], abs=1e-6)
-    assert float(values["b"].mean()) == pytest.approx(2.0, abs=1e-5)
-
-
-def test_values_weigh_what_the_prior_has_around_them() -> None:
-    parameters = Parameters({"a": Uniform(0.0, 1.0)})
-    lattice = Lattice.of(parameters, {"a": [0.1, 0.3, 0.9]})
-    assert lattice.weight.tolist() == pytest.approx([0.2, 0.4, 0.4], abs=1e-6)
-    assert Lattice.of(parameters, {"a": [0.3]}).weight.tolist() == [1.0]
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,10 @@ from typing import Any
 
 from torch import Tensor
 
-from aline.baselines.grid import GridPolicy, Lattice, Points
+from aline.baselines.grid import GridPolicy
 from aline.errors import InputError
 from aline.tasks import Task
+from aline.tasks.lattice import Lattice, Points
 
 
 class PsiMarginal(GridPolicy):

@@ -16,9 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -27,6 +25,7 @@ from aline.errors import InputError
 from aline.spaces import Parameters
 from aline.spaces.priors import log_volume
 from aline.tasks import Task
+from aline.tasks.lattice import gauss_legendre
 from aline.tasks.task import Named
 
 MOST_PARAMETERS = 4
@@ -309,7 +308,7 @@ def _axes(parameters: Parameters, nodes: Sequence[int], windows: Sequence[Window
 
 def quadrature(count: int, window: Window, bounded: bool) -> Axis:
     """Gauss-Legendre nodes in a window of the prior's quantile, or of z for one without bounds."""
-    x, weight = _gauss_legendre(count)
+    x, weight = gauss_legendre(count)
     half = (window[1] - window[0]) / 2
     position = (window[0] + window[1]) / 2 + half * x
     if bounded:
@@ -318,12 +317,6 @@ def quadrature(count: int, window: Window, bounded: bool) -> Axis:
         z = _TAIL * position
         log_weight = (weight * half * _TAIL).log() - 0.5 * z * z - _LOG_SQRT_2PI
     return Axis(z.float(), log_weight.float(), position)
-
-
-@cache
-def _gauss_legendre(count: int) -> tuple[Tensor, Tensor]:
-    x, weight = np.polynomial.legendre.leggauss(count)
-    return torch.tensor(x), torch.tensor(weight)
 
 
 def _double(nodes: tuple[int, ...], i: int) -> tuple[int, ...]:

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from aline.baselines.grid import Lattice
 from aline.baselines.psi_marginal import PsiMarginal
 from aline.episodes import Context, goal_of
 from aline.errors import InputError
 from aline.evaluation.exact import quadrature
 from aline.tasks import Task
+from aline.tasks.lattice import Lattice
 
 _BATCH = 50
 

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from aline.baselines.grid import GridPolicy, evenly_spaced
+from aline.baselines.grid import GridPolicy
 from aline.episodes import Context, Policy, goal_of
 from aline.evaluation.simulated import Progress, Protocol, play_protocol, posteriors_after
 from aline.model import Network
 from aline.spaces import Parameters
 from aline.tasks import Task
+from aline.tasks.lattice import evenly_spaced
 
 _BATCH = 250
 _DRAWS = 512  # posterior draws for its moments: their noise adds 0.1 % to an error

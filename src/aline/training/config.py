@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-Credit = Literal["immediate", "return", "paired", "pathwise"]
+Credit = Literal["immediate", "return", "paired", "pathwise", "information"]
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,9 @@ class TrainingConfig:
     greedy_share: float = 0.5  # rounds played as an experiment plays, so that q knows those best
     # How a design is credited. "immediate" and "return" are the paper's Eq. 12 with R_t, and with
     # the telescoped return to go; "paired" compares alternatives at one state, "pathwise"
-    # differentiates through the simulator. None takes pathwise where it can be had for a box
-    # policy, paired otherwise.
+    # differentiates through the simulator, "information" is the exact expectation of what a design
+    # tells next. None takes pathwise (box policy) or information (pool) where it can be had, paired
+    # otherwise.
     credit: Credit | None = None
 
     def to_json(self) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from aline.training.losses import (
     target_log_prob,
 )
 from aline.training.metrics import Metrics
+from aline.training.teacher import Teacher, requirement
 from aline.training.workers import Workers, joined, was_restarted
 
 CHECKPOINT = "checkpoint.safetensors"
@@ -76,7 +77,7 @@ def train(
             budget=Budget.of(budget, rounds),
             seed=seed,
             network=fresh(task.spec, model, seeded(seed, -1)),
-            policy_loss=choose_policy_loss(model, config, differentiable),
+            policy_loss=choose_policy_loss(task, model, config, differentiable),
             folder=None if out is None else Path(out),
             checkpoint_seconds=parse_duration(checkpoint),
             workers=workers,
@@ -107,12 +108,12 @@ def seeded(seed: int, round_: int, rank: int = 0) -> torch.Generator:
 
 
 def choose_policy_loss(
-    model: ModelConfig, config: TrainingConfig, differentiable: bool
+    task: Task, model: ModelConfig, config: TrainingConfig, differentiable: bool
 ) -> PolicyLoss:
     """The policy's loss for a kind of policy and of credit."""
     credit = config.credit
     if model.policy == "box":
-        if credit in ("immediate", "return"):
+        if credit in ("immediate", "return", "information"):
             raise InputError(f"credit {credit!r} is for a pool policy: use paired or pathwise")
         if credit == "pathwise" and not differentiable:
             raise InputError(
@@ -121,6 +122,8 @@ def choose_policy_loss(
         return paired_box_loss if credit == "paired" or not differentiable else pathwise_loss
     if credit == "pathwise":
         raise InputError("pathwise credit is for a box policy: use ModelConfig(policy='box')")
+    if credit == "information" or (credit is None and requirement(task) is None):
+        return Teacher(task).loss
     return sampled_pool_loss if credit in ("immediate", "return") else paired_pool_loss
 
 
