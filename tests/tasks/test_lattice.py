@@ -23,3 +23,12 @@ def test_values_weigh_what_the_prior_has_around_them() -> None:
     lattice = Lattice.of(parameters, {"a": [0.1, 0.3, 0.9]})
     assert lattice.weight.tolist() == pytest.approx([0.2, 0.4, 0.4], abs=1e-6)
     assert Lattice.of(parameters, {"a": [0.3]}).weight.tolist() == [1.0]
+
+
+def test_few_nodes_integrate_polynomials_of_the_quantile_exactly() -> None:
+    lattice = Lattice.of_prior((5, 40))
+    assert lattice.shape == (5, 40)
+    u = torch.special.ndtr(lattice.z)
+    for degree in range(10):
+        assert float(lattice.weight @ u[:, 0] ** degree) == pytest.approx(1 / (degree + 1), 1e-4)
+    assert float(lattice.weight @ u[:, 1] ** 2) == pytest.approx(1 / 3, 1e-3)

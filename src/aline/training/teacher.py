@@ -24,10 +24,12 @@ from aline.training.losses import Played, read_for_policy, stratified, up_to
 STIMULI = 400  # of the table, on one design axis
 MOST_STIMULI = 2000  # of a pool
 POINTS = 16_000  # of the lattice, at most
+MOST_NODES = 512  # of them along one parameter
 FEWEST = {1: 128, 2: 16, 3: 8, 4: 5}  # nodes a parameter, by the number of parameters
 STATES = 1  # of each episode that an update learns from
 ALTERNATIVES = 48  # stimuli compared at a state
 _LEAST_LOG = -30.0  # in place of minus infinity, which no observation could be counted with
+_PROBES = 16  # stimuli at which the curvature of P(yes) is measured
 _AT_ONCE = 256  # states whose posteriors are held at a time
 
 
@@ -129,7 +131,7 @@ def choose_nodes(task: Task) -> list[int]:
     bend = curvature(task).sqrt()
     fewest, nodes = FEWEST[len(bend)], torch.zeros(0)
     for scale in torch.logspace(-3, 4, 500):
-        finer = (scale * bend / bend.max().clamp_min(1e-6)).round().clamp_min(fewest)
+        finer = (scale * bend / bend.max().clamp_min(1e-6)).round().clamp(fewest, MOST_NODES)
         if finer.prod() > POINTS:
             break
         nodes = finer
@@ -139,13 +141,15 @@ def choose_nodes(task: Task) -> list[int]:
 def curvature(task: Task, draws: int = 512, step: float = 0.02) -> Tensor:
     """Root mean square of the second derivative of P(yes) in each parameter's prior quantile."""
     spec, generator = task.spec, torch.Generator()
-    size, stimuli = len(spec.parameters), 16
-    designs = spec.design.sample(draws, stimuli, generator)[:, None]  # [draw, 1, stimulus, design]
-    middle = step + (1 - 2 * step) * torch.rand(draws, 1, size, generator=generator)
+    designs = spec.design.sample(draws, _PROBES, generator)
+    middle = step + (1 - 2 * step) * torch.rand(draws, len(spec.parameters), generator=generator)
 
-    def yes(u: Tensor) -> Tensor:  # [draw, parameter or 1, stimulus]
-        return task.log_prob(torch.special.ndtri(u), designs, torch.ones(1, 1, stimuli)).exp()
+    def yes(u: Tensor) -> Tensor:
+        return task.log_prob(torch.special.ndtri(u), designs, torch.ones(1, _PROBES)).exp()
 
-    move = step * torch.eye(size)
-    second = (yes(middle + move) + yes(middle - move) - 2 * yes(middle)) / step**2
-    return second.square().mean((0, 2)).sqrt()
+    moves = step * torch.eye(len(spec.parameters))
+    sums = torch.stack([yes(middle + move) + yes(middle - move) for move in moves])
+    second = (sums - 2 * yes(middle)) / step**2  # [parameter, draw, probe]
+    if not bool(second.isfinite().all()):
+        raise InputError("log_likelihood returned NaN or infinite probabilities: check its domain")
+    return second.square().mean((1, 2)).sqrt()
