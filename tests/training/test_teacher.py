@@ -137,7 +137,6 @@ def test_its_loss_reaches_the_policy_and_never_q(teacher: Teacher, context: str)
     network = small_network(context=context).requires_grad_(True)  # type: ignore[arg-type]
     episodes = played(get("psychometric"), AIMS[1], 6, 5)
     loss = teacher.loss(network, episodes, TrainingConfig(), seeded(0))
-    assert -1 <= loss.item() <= 0
     loss.backward()  # type: ignore[no-untyped-call]
     touched = {p for p in network.parameters() if p.grad is not None and bool(p.grad.any())}
     assert touched
