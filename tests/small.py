@@ -29,10 +29,11 @@ def small_network(
     context: Literal["independent", "full"] = "independent",
     policy: Literal["pool", "box"] = "pool",
     seed: int = 0,
+    looks: int = 0,
 ) -> Network:
     """A network that says something different for every context, though nothing sensible."""
     task = get(task) if isinstance(task, str) else task
-    config = ModelConfig(context=context, policy=policy, **SIZES)
+    config = ModelConfig(context=context, policy=policy, looks=looks, **SIZES)
     network = fresh(task.fitted().spec, config, seeded(seed)).eval().requires_grad_(False)
     for parameter in network.parameters():
         parameter.mul_(1.5)

@@ -13,9 +13,9 @@ from aline.model import Belief, Bernoulli, ModelConfig, Network, fresh
 from aline.tasks import get
 
 NETWORKS = {
-    (context, task): small_network(task, context=context)
+    (context, task): small_network(task, context=context, looks=looks)
     for context in ("independent", "full")
-    for task in ("psychometric", "location")
+    for task, looks in (("psychometric", 0), ("location", 2))
 }
 EVERY = pytest.mark.parametrize("network", NETWORKS.values(), ids=["-".join(k) for k in NETWORKS])
 TOLERANCE = 1e-5

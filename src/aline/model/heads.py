@@ -129,11 +129,11 @@ class MixtureHead(nn.Module):
             self.mlp.second.bias.copy_(torch.cat([shape.flatten(), layout]))
             self.mlp.second.weight.mul_(0.3)
 
-    def forward(self, tokens: Tensor, plain: Tensor) -> Mixture:
-        """[..., embed] and [..., plain] -> mixtures [...]."""
-        return self.read(self.mlp(torch.cat([tokens, plain], -1)), plain)
+    def forward(self, tokens: Tensor, plain: Tensor, zoom: Tensor | None = None) -> Mixture:
+        """[..., embed] and [..., plain] -> mixtures [...]; zoom [..., 1] is a log scale."""
+        return self.read(self.mlp(torch.cat([tokens, plain], -1)), plain, zoom)
 
-    def read(self, raw: Tensor, plain: Tensor) -> Mixture:
+    def read(self, raw: Tensor, plain: Tensor, zoom: Tensor | None = None) -> Mixture:
         """What the MLP's numbers [..., 3 * component + layout] mean."""
         logit, mean, spread = raw[..., : 3 * self.components].chunk(3, -1)
         std = F.softplus(spread) + STD_FLOOR
@@ -141,7 +141,8 @@ class MixtureHead(nn.Module):
             layout = raw[..., 3 * self.components :]
             share = layout[..., :-1].softmax(-1)[..., :-1]
             base = (share * plain).sum(-1, keepdim=True)
-            scale = layout[..., -1:].clamp(-7.0, 1.0).exp()
+            scale = layout[..., -1:] if zoom is None else layout[..., -1:] + zoom
+            scale = scale.clamp(-7.0, 1.0).exp()
             mean, std = base + scale * mean, scale * std + STD_FLOOR
         if self.limits is None:
             return Mixture(logit.log_softmax(-1), mean, std)

@@ -29,7 +29,7 @@ from aline.spaces import Design
 def begin(network: Network) -> View:
     """A view of no data yet, as cheap to extend as the network's kind of context allows."""
     empty = Context.empty(1, len(network.spec.design))
-    if network.config.context == "full" or network.config.kernels:
+    if network.config.context == "full" or network.config.kernels or network.close_up:
         return network.read(empty)
     weights = Folded.of(network)
     first = weights.project(weights.context_states(network.nothing[None]))

@@ -14,10 +14,12 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from aline.episodes import Context, Goal
 from aline.errors import InputError, InternalError
 from aline.model.attention import Keys, Layers, Reading, bias_of
+from aline.model.closeup import CloseUp, Seen
 from aline.model.embedder import DesignEmbedder, Mlp
 from aline.model.heads import STD_FLOOR, Belief, Bernoulli, BernoulliHead, Mixture, MixtureHead
 from aline.model.kernels import Bank, Expectation, KernelBank
@@ -44,6 +46,9 @@ class ModelConfig:
     # Give the heads, beside a token, what its attention reads of the observations as they are, and
     # tell the policy the means and spreads of q: fine scales pass both without being relearned.
     shortcuts: bool = True
+    # How often the parameters' tokens look at the observations again, each time from closer by
+    # (model/closeup.py); needs the shortcuts.
+    looks: int = 0
     # How many GPs with fixed kernels describe the data to the network (model/kernels.py): for
     # outcomes that depend on each other through an unknown function.
     kernels: int = 0
@@ -96,7 +101,11 @@ class Network(nn.Module):
         self.layers = Layers(config.layers, width, config.heads, hidden)
         self.norm = nn.LayerNorm(width)
         plain = config.heads * (len(spec.design) + 1) if config.shortcuts else 0
-        self.posterior_head = MixtureHead(width, hidden, config.components, plain)
+        self.close_up = None
+        if config.shortcuts and config.looks:
+            self.close_up = CloseUp(config.looks, len(spec.design), width, config.heads)
+        closer = 2 * len(spec.design) if self.close_up else 0
+        self.posterior_head = MixtureHead(width, hidden, config.components, plain + closer)
         self.predictive_head: MixtureHead | BernoulliHead = (
             BernoulliHead(width, hidden, plain)
             if isinstance(spec.outcome, Binary)
@@ -202,7 +211,7 @@ class Network(nn.Module):
             return [*keys, last[0].keys(last[1])]
         seen = plain_observations(context).view(*last[1].shape[:-2], -1, len(self.spec.design) + 1)
         missing = last[1].shape[-2] - seen.shape[-2]
-        return [*keys, last[0].keys(last[1], nn.functional.pad(seen, (0, 0, missing, 0)))]
+        return [*keys, last[0].keys(last[1], F.pad(seen, (0, 0, missing, 0)))]
 
 
 def plain_observations(context: Context) -> Tensor:
@@ -228,13 +237,14 @@ class PolicyHalf(nn.Module):
         self.is_box = config.policy == "box"
         if self.is_box:
             self.proposal = nn.Parameter(torch.randn(width))
-            self.head = Mlp(width, hidden, 2 * design)
-            self.follow = nn.Linear(told, design, bias=False) if told else None
+            layout = torch.zeros(2 + (told + 2 if told else 0), design)
+            layout[1] = -1.0
+            if told:
+                layout[-1] = 1.0  # at first it follows nothing
+            self.head = Mlp(width, hidden, layout.numel())
             with torch.no_grad():
                 self.head.second.weight.mul_(0.1)
-                self.head.second.bias[design:] = -1.0
-                if self.follow is not None:
-                    self.follow.weight.mul_(0.1)
+                self.head.second.bias.copy_(layout.flatten())
         else:
             self.embedder = DesignEmbedder(space, config.octaves, hidden, width)
             self.head = Mlp(width, hidden, 1)
@@ -320,8 +330,30 @@ class View:
         else:
             tokens = self.network.parameter_embedding[chosen][:, None]
             decoded = self.decode(self._described(tokens.expand(*self.shape, *tokens.shape[2:])))
-        belief: Mixture = self.network.posterior_head(*self._said(decoded))
+        belief: Mixture
+        network = self.network
+        if network.close_up is None:
+            belief = network.posterior_head(*self._said(decoded))
+            return belief
+        sight, plain = network.close_up(
+            network.norm(decoded.states[-1]), decoded.plain, self._seen()
+        )
+        said = (self._unfold(part) for part in (sight.tokens, plain, sight.zoom))
+        belief = network.posterior_head(*said)
         return belief
+
+    def _seen(self) -> Seen:
+        """The observations as they are: they lie behind the values that attention mixes."""
+        head_dim = self.network.config.width // self.network.config.heads
+        plain = self.keys[-1].values[:, 0, 1:, head_dim:][:, None]
+        bias = None if self.bias is None else self.bias[:, 0, ..., 1:]
+        if self.private is None:
+            return Seen(plain, bias)
+        own = self.private[-1].values[:, 0, ..., head_dim:]
+        plain = plain.expand(-1, own.shape[1], -1, -1)
+        if bias is not None:
+            bias = F.pad(bias, (0, own.shape[2]))
+        return Seen(torch.cat([plain, own], 2), bias)
 
     def _said(self, decoded: Decoded) -> tuple[Tensor, Tensor]:
         """What a head makes a belief of."""
@@ -374,12 +406,18 @@ class View:
         token: Tensor = self.network.policy.proposal
         token = self._policy_decode(token.expand(*self.shape, 1, -1), goal)[:, :, 0]
         policy = self.network.policy
-        raw, spread = policy.head(token, self._told()).chunk(2, -1)
-        if policy.follow is not None:
-            raw = raw + policy.follow(self.moments[..., : policy.follow.in_features])
+        numbers = policy.head(token, self._told()).unflatten(-1, (-1, len(self.network.spec.design)))
+        raw, spread = numbers[..., 0, :], numbers[..., 1, :]
+        point = raw
+        if policy.told is not None:
+            means = self.moments.chunk(2, -1)[0]
+            share = numbers[..., 3:, :].softmax(-2)[..., :-1, :]
+            scale = numbers[..., 2, :].clamp(-6.0, 0.0)
+            point = (share * means[..., None]).sum(-2) + scale.exp() * raw
+            spread = spread + scale
         log_std = spread.clamp(-6.0, 0.0)
         # The inverse of the scale on which a parameter that is uniform on the box is seen.
-        mean = torch.erf(raw / math.sqrt(2))
+        mean = torch.erf(point / math.sqrt(2))
         return Proposal(mean, log_std, raw**2 + (spread - log_std) ** 2)
 
     def _policy_decode(self, tokens: Tensor, goal: Goal) -> Tensor:

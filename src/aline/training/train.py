@@ -18,6 +18,7 @@ from aline.episodes import Context, RandomPolicy, draw_goals, play
 from aline.errors import InputError, InternalError
 from aline.model import LearnedPolicy, Model, ModelConfig, Network, fresh
 from aline.model.checkpoint import read_tensors, write_tensors
+from aline.spaces import Binary
 from aline.tasks import PREDICTIONS, Task, is_differentiable
 from aline.training.budget import Budget, parse_duration
 from aline.training.config import TrainingConfig
@@ -92,11 +93,15 @@ def train(
 def default_model(task: Task, differentiable: bool) -> ModelConfig:
     """What the task asks for, else the paper's sizes; the policy proposes a point where that can
     be learned by gradient, else it scores a pool.
+
+    Close looks pay where single outcomes tell much: a yes or no does not.
     """
     in_box = task.spec.design.points is None and differentiable
+    is_graded = not isinstance(task.spec.outcome, Binary) and not task.model.get("kernels")
     chosen = ModelConfig(
         policy="box" if in_box else "pool",
         octaves=max(1, round(-math.log2(task.spec.resolution))),
+        looks=2 if is_graded else 0,
     )
     return replace(chosen, **task.model)
 
