@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
+from operator import mul
 from statistics import NormalDist
 from typing import Any
 
@@ -198,17 +199,20 @@ def mixture_quantile(
     straight line, with bisection wherever a step would leave the bracket. In plain Python: for ten
     components one tensor operation costs more than the whole sum.
     """
-    parts = list(zip(weights, means, [1 / std for std in stds], strict=True))
-    low = min([m - 9 * s for m, s in zip(means, stds, strict=True)])
-    high = max([m + 9 * s for m, s in zip(means, stds, strict=True)])
-    goal, enough = _probit(p), 1e-5 * min(stds)
-    z = sum([w * (m + goal / r) for w, m, r in parts])
-    while high - low > 1e-4 * enough:
+    parts = list(zip(means, [_SQRT_HALF / std for std in stds], strict=True))
+    peaks = [w / s for w, s in zip(weights, stds, strict=True)]
+    low, high = min(means) - 9 * max(stds), max(means) + 9 * max(stds)
+    goal, enough = _probit(p), 1e-4 * min(stds)
+    mean: float = sum(map(mul, weights, means))
+    squares = [(m - mean) ** 2 + s * s for m, s in zip(means, stds, strict=True)]
+    z = mean + goal * math.sqrt(sum(map(mul, weights, squares)))
+    while high - low > 1e-5 * enough:
         if not low < z < high:
             z = (low + high) / 2
-        reached = _probit(sum([w * math.erfc((m - z) * r * _SQRT_HALF) for w, m, r in parts]) / 2)
+        away = [(m - z) * r for m, r in parts]
+        reached = _probit(sum(map(mul, weights, map(math.erfc, away))) / 2)
         low, high = (low, z) if reached > goal else (z, high)
-        density = sum([w * r * math.exp(-0.5 * ((m - z) * r) ** 2) for w, m, r in parts])
+        density = sum(map(mul, peaks, [math.exp(-a * a) for a in away]))
         step = (reached - goal) * math.exp(-0.5 * reached**2) / max(density, 1e-300)
         z -= step
         if abs(step) < enough:  # what is left is of the order of the step squared

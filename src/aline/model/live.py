@@ -5,6 +5,11 @@ not their size. For one episode and an "independent" context we can do with a th
 LayerNorm's affine part and the attention scale go into the next matrix, the keys of all layers
 are projected in one batched product, unselected targets are left out instead of masked, and
 attention runs with queries last, which suits hundreds of queries and 8-dimensional heads.
+
+What has a few rows (one more observation, the parameters' tokens, their mixtures) is computed in
+numpy, whose operations cost less to call; what may have hundreds (candidates, points to predict
+at) in torch, which computes these quicker and on as many threads as it was told to use. A layer is
+written once, for either; both see the same memory.
 The numbers are those of `Network.read` up to rounding (tests/model/test_live.py).
 """
 
@@ -12,18 +17,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
-from typing import NamedTuple
+from functools import cache, cached_property
+from typing import Any, Generic, NamedTuple, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from aline.episodes import Context, Goal
 from aline.model.attention import Layer
 from aline.model.embedder import Mlp
-from aline.model.heads import Mixture
+from aline.model.heads import STD_FLOOR, Mixture
 from aline.model.network import Decoded, Network, View, plain_observations
 from aline.spaces import Design
+
+Array = np.ndarray[Any, np.dtype[np.float32]]
+Rows = TypeVar("Rows", Array, Tensor)
+
+# As arrays: numpy takes longer to read a Python number than to add it.
+_ZERO, _FLOOR, _EPSILON = np.array([[0.0], [STD_FLOOR], [1e-5]], np.float32)
 
 
 def begin(network: Network) -> View:
@@ -32,32 +44,32 @@ def begin(network: Network) -> View:
     if network.config.context == "full" or network.config.kernels or network.close_up:
         return network.read(empty)
     weights = Folded.of(network)
-    first = weights.project(weights.context_states(network.nothing[None]))
-    stored = Stored(*first, torch.zeros(len(network.spec.design) + 1, 1))
+    first = weights.project(weights.context_states(network.nothing.detach().numpy()[None]))
+    stored = Stored(*first, np.zeros((len(network.spec.design) + 1, 1), np.float32))
     return LiveView(network, empty, [], [], None, None, (1, 1), weights=weights, stored=stored)
 
 
 class Projected(NamedTuple):
     """Keys and values of some tokens in some layers."""
 
-    keys: Tensor  # [layer, head, token, head_dim]
-    values: Tensor  # [layer, head, head_dim, token]
+    keys: Array  # [layer, head, token, head_dim]
+    values: Array  # [layer, head, head_dim, token]
 
 
-class Stored(NamedTuple):
+class Stored(NamedTuple, Generic[Rows]):
     """What the context left in every layer, the inference layers before the policy's."""
 
-    keys: Tensor  # [layer, head, context, head_dim]
-    values: Tensor  # [layer, head, head_dim, context]
-    plain: Tensor  # [plain, context], the observations as they are
+    keys: Rows  # [layer, head, context, head_dim]
+    values: Rows  # [layer, head, head_dim, context]
+    plain: Rows  # [plain, context], the observations as they are
 
-    def append(self, new: Projected, plain: Tensor) -> Stored:
-        """With further observations behind these."""
-        return Stored(
-            torch.cat([self.keys, new.keys], 2),
-            torch.cat([self.values, new.values], 3),
-            torch.cat([self.plain, plain], 1),
-        )
+
+class Components(NamedTuple):
+    """A mixture for each parameter, [parameter, component]."""
+
+    log_weight: Array
+    mean: Array
+    std: Array
 
 
 @dataclass(kw_only=True)
@@ -65,45 +77,59 @@ class LiveView(View):
     """A view of one episode; `hidden` and `keys` stay empty, `stored` takes their place."""
 
     weights: Folded
-    stored: Stored
+    stored: Stored[Array]
 
     def decode(self, tokens: Tensor) -> Decoded:
         """Target tokens [1, 1, target, embed] after each layer; they see only context."""
-        states, plain = self._decode(tokens[0, 0])
+        states, plain = self._decode_many(tokens[0, 0])
         return Decoded([rows[None, None] for rows in states], plain[None, None])
 
-    def _decode(self, rows: Tensor) -> Decoded:
+    def _decode_many(self, rows: Tensor) -> tuple[list[Tensor], Tensor]:
+        return self._decode(rows, self.weights.layers, Stored(*map(torch.from_numpy, self.stored)))
+
+    def _decode(
+        self, rows: Rows, layers: list[FoldedLayer[Rows]], stored: Stored[Rows]
+    ) -> tuple[list[Rows], Rows]:
+        """Rows [target, embed] after each layer, and what the last read of the observations."""
         states = []
-        for layer, keys, values in zip(self.weights.layers, *self.stored[:2], strict=False):
-            rows, weights = layer(rows, keys, values)
+        for index, layer in enumerate(layers):
+            rows, weights = layer(rows, stored.keys[index], stored.values[index])
             states.append(rows)
         if not self.network.config.shortcuts:
-            return Decoded(states, rows[:, :0])
-        plain = torch.matmul(self.stored.plain, weights)  # [head, plain, token]
-        return Decoded(states, plain.flatten(0, 1).T)
+            return states, rows[:, :0]
+        plain = stored.plain @ weights  # [head, plain, token]
+        return states, plain.reshape(len(plain) * len(stored.plain), len(rows)).T
 
     @cached_property
-    def _parameter_rows(self) -> Decoded:
-        """The parameters' tokens [parameter, embed] after each layer."""
-        return self._decode(self.network.parameter_embedding)
+    def _parameter_rows(self) -> tuple[list[Array], Array]:
+        """The parameters' tokens [parameter, embed] after each layer, and what the last read."""
+        return self._decode(self.weights.parameters, self.weights.few_layers, self.stored)
 
     def posterior(self, chosen: Tensor | None = None) -> Mixture:
         """Marginal posteriors [1, 1, parameter] on the network's scale."""
-        return self._posterior if chosen is None else super().posterior(chosen)
+        if chosen is not None:
+            return super().posterior(chosen)
+        log_weight, mean, std = (torch.from_numpy(part[None, None]) for part in self._components)
+        return Mixture(log_weight, mean, std)
 
     @cached_property
-    def _posterior(self) -> Mixture:
+    def _components(self) -> Components:
         states, plain = self._parameter_rows
-        rows = torch.cat([_standardise(states[-1]), plain], 1)
-        raw = self.weights.posterior(rows)
-        return self.network.posterior_head.read(raw[None, None], plain[None, None])
+        raw = self.weights.posterior(np.concatenate([_standardise(states[-1]), plain], 1))
+        return _components(raw, plain, self.network.config.components)
+
+    @cached_property
+    def moments(self) -> Tensor:
+        """What the policy is told of q: means, then log spreads, [1, 1, 2 * parameter]."""
+        return torch.from_numpy(_moments(self._components)[None, None])
 
     def scores(self, candidates: Tensor, goal: Goal) -> Tensor:
         """The pool policy's logits [1, 1, query] of candidates [1, 1, query, design]."""
         told = self._told()
         told = None if told is None else told[0, 0]
-        rows = self.weights.candidate(self.weights.spectrum(candidates[0, 0]), told)
-        return self.weights.score(_standardise(self._ask(rows, goal))).view(1, 1, -1)
+        spectrum = torch.from_numpy(self.weights.spectrum(candidates[0, 0]))
+        rows = self._ask(self.weights.candidate(spectrum, told), goal)
+        return self.weights.score(_standardise(rows)).view(1, 1, -1)
 
     def _policy_decode(self, tokens: Tensor, goal: Goal) -> Tensor:
         """Queries see the context and the selected targets, never each other."""
@@ -112,9 +138,9 @@ class LiveView(View):
 
     def _ask(self, rows: Tensor, goal: Goal) -> Tensor:
         depth = len(self.weights.policy)
-        own = self.weights.project_policy(self._selected_states(goal, depth))
-        keys = torch.cat([self.stored.keys[-depth:], own.keys], 2)
-        values = torch.cat([self.stored.values[-depth:], own.values], 3)
+        own = self.weights.project(self._selected_states(goal, depth))
+        keys = torch.from_numpy(np.concatenate([self.stored.keys[-depth:], own.keys], 2))
+        values = torch.from_numpy(np.concatenate([self.stored.values[-depth:], own.values], 3))
         bias = self._bias(goal, keys.shape[2])
         for layer, k, v in zip(self.weights.policy, keys, values, strict=True):
             rows, _ = layer(rows, k, v, bias)
@@ -128,20 +154,24 @@ class LiveView(View):
         own = goal.log_weight[selected]
         return torch.cat([torch.zeros(keys - len(own)), own])[:, None]
 
-    def _selected_states(self, goal: Goal, depth: int) -> Tensor:
+    def _selected_states(self, goal: Goal, depth: int) -> Array:
         """The goal's tokens as the policy's layers read them, [layer, target, embed]."""
-        states = torch.stack(self._parameter_rows.states[-depth:])[:, goal.parameters[0]]
+        chosen = goal.parameters[0].numpy()
+        states = [rows[chosen] for rows in self._parameter_rows[0][-depth:]]
         if goal.points.shape[1]:
             network, points = self.network, goal.points[0, goal.points_mask[0]]
             tokens = network.design_embedder(points) + network.prediction_marker
-            states = torch.cat([states, torch.stack(self._decode(tokens).states[-depth:])], 1)
-        return states
+            more = self._decode_many(tokens)[0][-depth:]
+            pairs = zip(states, more, strict=True)
+            states = [np.concatenate([rows, others.numpy()]) for rows, others in pairs]
+        return np.array(states)
 
     def extend(self, design: Tensor, outcome: Tensor) -> LiveView:
         """With one more observation: design [1, design], outcome [1]."""
-        seen = torch.cat([self.weights.spectrum(design), outcome[:, None]], 1)
-        states = self.weights.context_states(self.weights.observation(seen))
-        plain = plain_observations(Context(design, outcome)).T
+        seen = np.concatenate([self.weights.spectrum(design), outcome.numpy()[:, None]], 1)
+        new = self.weights.project(self.weights.context_states(self.weights.observation(seen)))
+        plain = plain_observations(Context(design, outcome)).numpy().T
+        stored = self.stored
         return LiveView(
             self.network,
             self.context.append(design, outcome),
@@ -151,86 +181,94 @@ class LiveView(View):
             None,
             (1, 1),
             weights=self.weights,
-            stored=self.stored.append(self.weights.project(states), plain),
+            stored=Stored(
+                np.concatenate([stored.keys, new.keys], 2),
+                np.concatenate([stored.values, new.values], 3),
+                np.concatenate([stored.plain, plain], 1),
+            ),
         )
 
 
-class FoldedLayer(NamedTuple):
+@dataclass(frozen=True)
+class FoldedLayer(Generic[Rows]):
     """A layer's matrices [inputs, outputs], what stands before them folded in."""
 
-    query: Tensor
-    query_bias: Tensor  # [embed]
-    out: Tensor
-    out_bias: Tensor
-    feed_in: Tensor
-    feed_in_bias: Tensor
-    feed_out: Tensor
-    feed_out_bias: Tensor
+    query: Rows
+    query_bias: Rows  # [embed]
+    out: Rows
+    out_bias: Rows
+    feed_in: Rows
+    feed_in_bias: Rows
+    feed_out: Rows
+    feed_out_bias: Rows
 
-    @classmethod
-    def of(cls, layer: Layer) -> FoldedLayer:
+    @staticmethod
+    def of(layer: Layer) -> FoldedLayer[Tensor]:
         """Fold a layer."""
         scale = 1 / math.sqrt(layer.query.in_features // layer.heads)
         query, query_bias = _fold(layer.norm_query, layer.query)
         feed_in, feed_in_bias = _fold(layer.norm_feed, layer.feed_in)
         out, feed_out = layer.out, layer.feed_out
-        return cls(
+        return FoldedLayer(
             query * scale, query_bias * scale,
             out.weight.T.contiguous(), out.bias,
             feed_in, feed_in_bias,
             feed_out.weight.T.contiguous(), feed_out.bias,
         )  # fmt: skip
 
-    def feed(self, rows: Tensor) -> Tensor:
+    def feed(self, rows: Rows) -> Rows:
         """The feed-forward half, for rows [token, embed]."""
-        inner = torch.addmm(self.feed_in_bias, _standardise(rows), self.feed_in).relu_()
-        return torch.addmm(rows, inner, self.feed_out).add_(self.feed_out_bias)
+        inner = _ramp(_product(_standardise(rows), self.feed_in, self.feed_in_bias))
+        fed = _product(inner, self.feed_out, rows)
+        fed += self.feed_out_bias
+        return fed
 
     def __call__(
-        self, rows: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
+        self, rows: Rows, keys: Rows, values: Rows, bias: Rows | None = None
+    ) -> tuple[Rows, Rows]:
         """Rows [token, embed] after reading keys [head, key, head_dim] and feeding forward.
 
         Also the weights [head, key, token] with which they read.
         """
         heads, _, head_dim = keys.shape
-        query = torch.addmm(self.query_bias, _standardise(rows), self.query)
-        query = query.view(-1, heads, head_dim).permute(1, 2, 0)
-        logits = torch.bmm(keys, query)  # [head, key, token]
-        weights = (logits if bias is None else logits + bias).softmax(1)
-        read = torch.bmm(values, weights).view(heads * head_dim, -1).T
-        return self.feed(torch.addmm(rows, read, self.out).add_(self.out_bias)), weights
+        query = _product(_standardise(rows), self.query, self.query_bias)
+        logits = _products(keys, query.T.reshape(heads, head_dim, len(rows)))  # [head, key, token]
+        weights = _softmax(logits if bias is None else logits + bias)
+        read = _products(values, weights).reshape(heads * head_dim, len(rows)).T
+        told = _product(read, self.out, rows)
+        told += self.out_bias
+        return self.feed(told), weights
 
 
-class FoldedMlp(NamedTuple):
+@dataclass(frozen=True)
+class FoldedMlp(Generic[Rows]):
     """Two linear layers with a ReLU between."""
 
-    first: Tensor
-    first_bias: Tensor
-    second: Tensor
-    second_bias: Tensor
+    first: Rows
+    first_bias: Rows
+    second: Rows
+    second_bias: Rows
 
-    @classmethod
-    def of(cls, mlp: Mlp, norm: nn.LayerNorm | None = None) -> FoldedMlp:
+    @staticmethod
+    def of(mlp: Mlp, norm: nn.LayerNorm | None = None) -> FoldedMlp[Tensor]:
         """Fold an MLP and the norm before its first inputs."""
         weight, bias = _fold(norm, mlp.first)
-        return cls(weight, bias, mlp.second.weight.T.contiguous(), mlp.second.bias)
+        return FoldedMlp(weight, bias, mlp.second.weight.T.contiguous(), mlp.second.bias)
 
-    @classmethod
-    def sum(cls, a: FoldedMlp, b: FoldedMlp) -> FoldedMlp:
+    @staticmethod
+    def sum(a: FoldedMlp[Tensor], b: FoldedMlp[Tensor]) -> FoldedMlp[Tensor]:
         """One MLP of both inputs side by side that gives the sum of both outputs."""
-        return cls(
+        return FoldedMlp(
             torch.block_diag(a.first, b.first),
             torch.cat([a.first_bias, b.first_bias]),
             torch.cat([a.second, b.second]),
             a.second_bias + b.second_bias,
         )
 
-    def __call__(self, rows: Tensor, more: Tensor | None = None) -> Tensor:
+    def __call__(self, rows: Rows, more: Rows | None = None) -> Rows:
         """[row, inputs] -> [row, outputs]; `more` [hidden] comes from further inputs."""
         bias = self.first_bias if more is None else self.first_bias + more
-        inner = torch.addmm(bias, rows, self.first).relu_()
-        return torch.addmm(self.second_bias, inner, self.second)
+        return _product(_ramp(_product(rows, self.first, bias)), self.second, self.second_bias)
 
 
 class Folded(NamedTuple):
@@ -238,70 +276,146 @@ class Folded(NamedTuple):
 
     space: Design
     heads: int
-    octaves: Tensor
-    observation: FoldedMlp  # of a design's spectrum and an outcome
-    candidate: FoldedMlp  # of a design's spectrum
-    layers: list[FoldedLayer]
-    policy: list[FoldedLayer]
-    key_value: Tensor  # [layer, embed, 2 * embed]
-    key_value_bias: Tensor  # [layer, 1, 2 * embed]
-    posterior: FoldedMlp
-    score: FoldedMlp
+    octaves: Array
+    parameters: Array  # [parameter, embed], their tokens
+    observation: FoldedMlp[Array]  # of a design's spectrum and an outcome
+    candidate: FoldedMlp[Tensor]  # of a design's spectrum
+    layers: list[FoldedLayer[Tensor]]
+    few_layers: list[FoldedLayer[Array]]  # the same, for a few rows
+    policy: list[FoldedLayer[Tensor]]
+    key_value: Array  # [layer, embed, 2 * embed]
+    key_value_bias: Array  # [layer, 1, 2 * embed]
+    posterior: FoldedMlp[Array]
+    score: FoldedMlp[Tensor]
 
     @classmethod
     @torch.no_grad()
     def of(cls, network: Network) -> Folded:
         """Fold a network; later changes of its weights do not show."""
-        layers, policy = list(network.layers), network.policy
-        folds = [_fold(layer.norm_key, layer.key_value) for layer in (*layers, *policy.layers)]
+        policy = network.policy
+        folds = [
+            _fold(layer.norm_key, layer.key_value) for layer in (*network.layers, *policy.layers)
+        ]
+        layers = [FoldedLayer.of(layer) for layer in network.layers]
         design = FoldedMlp.of(network.design_embedder.mlp)
+        observation = FoldedMlp.sum(design, FoldedMlp.of(network.outcome_embedder))
+        posterior = FoldedMlp.of(network.posterior_head.mlp, network.norm)
         return cls(
             space=network.spec.design,
             heads=network.config.heads,
-            octaves=network.design_embedder.octaves,
-            observation=FoldedMlp.sum(design, FoldedMlp.of(network.outcome_embedder)),
+            octaves=network.design_embedder.octaves.numpy(),
+            parameters=network.parameter_embedding.detach().numpy(),
+            observation=FoldedMlp(*_arrays(observation)),
             candidate=design if policy.is_box else FoldedMlp.of(policy.embedder.mlp),
-            layers=[FoldedLayer.of(layer) for layer in layers],
+            layers=layers,
+            few_layers=[FoldedLayer(*_arrays(layer)) for layer in layers],
             policy=[FoldedLayer.of(layer) for layer in policy.layers],
-            key_value=torch.stack([weight for weight, _ in folds]),
-            key_value_bias=torch.stack([bias for _, bias in folds])[:, None],
-            posterior=FoldedMlp.of(network.posterior_head.mlp, network.norm),
+            key_value=torch.stack([weight for weight, _ in folds]).numpy(),
+            key_value_bias=torch.stack([bias for _, bias in folds])[:, None].numpy(),
+            posterior=FoldedMlp(*_arrays(posterior)),
             score=FoldedMlp.of(policy.head, policy.norm),
         )
 
-    def spectrum(self, designs: Tensor) -> Tensor:
+    def spectrum(self, designs: Tensor) -> Array:
         """What the embedders make of designs [row, design] before their MLP."""
-        designs = self.space.settled(designs)
-        angles = (designs[..., None] * self.octaves).flatten(1)
-        return torch.cat([designs, angles.sin(), angles.cos()], 1)
+        settled: Array = self.space.settled(designs).numpy()
+        angles = (settled[:, :, None] * self.octaves).reshape(len(settled), -1)
+        return np.concatenate([settled, np.sin(angles), np.cos(angles)], 1)
 
-    def context_states(self, tokens: Tensor) -> Tensor:
+    def context_states(self, tokens: Array) -> Array:
         """Observations [token, embed] as every layer projects them, [layer, token, embed]."""
         states = [tokens]
-        for layer in self.layers[:-1]:
+        for layer in self.few_layers[:-1]:
             states.append(layer.feed(states[-1]))
         # The policy's layers read the same states as the last of the inference layers.
-        return torch.stack(states + states[-len(self.policy) :])
+        return np.array(states + states[-len(self.policy) :])
 
-    def project(self, states: Tensor) -> Projected:
-        """Keys and values of states [layer, token, embed]."""
-        return self._split(torch.baddbmm(self.key_value_bias, _standardise(states), self.key_value))
-
-    def project_policy(self, states: Tensor) -> Projected:
-        """Likewise for the policy's layers alone, which also read the goal."""
-        depth = len(self.policy)
-        weight, bias = self.key_value[-depth:], self.key_value_bias[-depth:]
-        return self._split(torch.baddbmm(bias, _standardise(states), weight))
-
-    def _split(self, both: Tensor) -> Projected:
-        layers, tokens, _ = both.shape
-        keys, values = both.view(layers, tokens, 2, self.heads, -1).unbind(2)
-        return Projected(keys.transpose(1, 2), values.permute(0, 2, 3, 1))
+    def project(self, states: Array) -> Projected:
+        """Keys and values of states [layer, token, embed] in as many layers, the last ones."""
+        layers, tokens, width = states.shape
+        rows = _standardise(states.reshape(layers * tokens, width)).reshape(states.shape)
+        both = rows @ self.key_value[-layers:] + self.key_value_bias[-layers:]
+        split = both.reshape(layers, tokens, 2, self.heads, width // self.heads)
+        return Projected(split[:, :, 0].swapaxes(1, 2), split[:, :, 1].transpose(0, 2, 3, 1))
 
 
-def _standardise(rows: Tensor) -> Tensor:
+def _components(raw: Array, plain: Array, components: int) -> Components:
+    """What the posterior's head means by its numbers, as `MixtureHead.read`."""
+    logit, mean = raw[:, :components], raw[:, components : 2 * components]
+    std = np.logaddexp(raw[:, 2 * components : 3 * components], _ZERO) + _FLOOR
+    if plain.shape[1]:
+        layout = raw[:, 3 * components :]
+        base = (_softmax(layout[:, :-1])[:, :-1] * plain).sum(1, keepdims=True)
+        scale = np.exp(layout[:, -1:].clip(-7.0, 1.0))
+        mean, std = base + scale * mean, scale * std + _FLOOR
+    return Components(torch.from_numpy(logit).log_softmax(1).numpy(), mean, std)
+
+
+def _moments(parts: Components) -> Array:
+    """Means, then log spreads, as `Mixture.moments` has them, [2 * parameter]."""
+    weight = np.exp(parts.log_weight)
+    mean = (weight * parts.mean).sum(1)
+    square = parts.std**2 + (parts.mean - mean[:, None]) ** 2
+    spread = np.sqrt((weight * square).sum(1))
+    return np.concatenate([mean, np.log(np.maximum(spread, _FLOOR))])
+
+
+# The same operations for arrays and tensors.
+
+
+def _product(rows: Rows, weight: Rows, plus: Rows) -> Rows:
+    """rows @ weight + plus, a new one."""
+    if isinstance(rows, Tensor):
+        return torch.addmm(plus, rows, weight)
+    out: Array = rows.dot(weight) + plus
+    return out
+
+
+def _products(a: Rows, b: Rows) -> Rows:
+    """a @ b for every head."""
+    if isinstance(a, Tensor):
+        return torch.bmm(a, b)
+    out: Array = np.matmul(a, b)
+    return out
+
+
+def _ramp(rows: Rows) -> Rows:
+    """ReLU, in place."""
+    if isinstance(rows, Tensor):
+        return rows.relu_()
+    out: Array = np.maximum(rows, _ZERO, out=rows)
+    return out
+
+
+def _softmax(logits: Rows) -> Rows:
+    """Weights that sum to one along the second axis."""
+    if isinstance(logits, Tensor):
+        return logits.softmax(1)
+    weights: Array = torch.from_numpy(logits).softmax(1).numpy()  # numpy's sums take longer
+    return weights
+
+
+def _standardise(rows: Rows) -> Rows:
     """LayerNorm without its affine part, which `_fold` moved into the next matrix."""
-    return torch.layer_norm(rows, rows.shape[-1:])
+    if isinstance(rows, Tensor):
+        return torch.layer_norm(rows, rows.shape[-1:])
+    # Products with constant matrices, which take half as long as numpy's means.
+    centre, mean = _averages(rows.shape[-1])
+    centred = rows.dot(centre)
+    scaled: Array = centred / np.sqrt((centred * centred).dot(mean) + _EPSILON)
+    return scaled
+
+
+@cache
+def _averages(width: int) -> tuple[Array, Array]:
+    """Matrices that take the mean from rows [..., width], and that put it in each place."""
+    mean = np.full((width, width), 1 / width, np.float32)
+    return np.eye(width, dtype=np.float32) - mean, mean
+
+
+def _arrays(folded: FoldedLayer[Tensor] | FoldedMlp[Tensor]) -> list[Array]:
+    """The same matrices as numpy sees them."""
+    return [part.detach().numpy() for part in vars(folded).values()]
 
 
 def _fold(norm: nn.LayerNorm | None, linear: nn.Linear) -> tuple[Tensor, Tensor]:

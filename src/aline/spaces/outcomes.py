@@ -147,6 +147,8 @@ Outcome = Real | Binary
 
 
 def _as_float(value: Any) -> float:
+    if isinstance(value, int | float):
+        return float(value)
     try:
         tensor = torch.as_tensor(value, dtype=torch.float64)
     except (TypeError, ValueError, RuntimeError):
