@@ -65,10 +65,10 @@ def assert_close(a: torch.Tensor, b: torch.Tensor) -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 7])
 @pytest.mark.parametrize("outcome", [Binary(), Real(0.0, 1.0)])
-@pytest.mark.parametrize("depth", [(1, 1), (3, 1), (3, 3)])
+@pytest.mark.parametrize("depth", [(1, 1, 0), (3, 1, 1), (3, 3, 2)])
 def test_posterior_and_predictions_are_the_same(count: int, outcome, depth) -> None:
-    layers, policy_layers = depth
-    plain, live = views(network(outcome, layers=layers, policy_layers=policy_layers), count)
+    sizes = dict(zip(("layers", "policy_layers", "looks"), depth, strict=True))
+    plain, live = views(network(outcome, **sizes), count)
     assert isinstance(live, LiveView)
     assert_close(numbers(plain.posterior()), numbers(live.posterior()))
     points = torch.linspace(-1, 1, 10).view(1, 1, 5, 2)
@@ -89,7 +89,7 @@ def test_scores_are_the_same(target, count: int) -> None:
 
 @pytest.mark.parametrize("target", GOALS)
 def test_proposals_are_the_same(target) -> None:
-    made = network(policy="box")
+    made = network(policy="box", looks=2)
     goal = goal_of(made.spec, target)
     plain, live = (view.propose(goal) for view in views(made, 7))
     assert_close(plain.mean, live.mean)

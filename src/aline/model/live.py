@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from aline.episodes import Context, Goal
 from aline.model.attention import Layer
+from aline.model.closeup import Seen
 from aline.model.embedder import Mlp
 from aline.model.heads import STD_FLOOR, Mixture
 from aline.model.network import Decoded, Network, View, plain_observations
@@ -41,7 +42,7 @@ _ZERO, _FLOOR, _EPSILON = np.array([[0.0], [STD_FLOOR], [1e-5]], np.float32)
 def begin(network: Network) -> View:
     """A view of no data yet, as cheap to extend as the network's kind of context allows."""
     empty = Context.empty(1, len(network.spec.design))
-    if network.config.context == "full" or network.config.kernels or network.close_up:
+    if network.config.context == "full" or network.config.kernels:
         return network.read(empty)
     weights = Folded.of(network)
     first = weights.project(weights.context_states(network.nothing.detach().numpy()[None]))
@@ -113,7 +114,22 @@ class LiveView(View):
         return Mixture(log_weight, mean, std)
 
     @cached_property
+    def parameter_states(self) -> Decoded:
+        """The parameters' tokens after each layer."""
+        states, plain = self._parameter_rows
+        tokens = [torch.from_numpy(rows)[None, None] for rows in states]
+        return Decoded(tokens, torch.from_numpy(plain)[None, None])
+
+    def _seen(self) -> Seen:
+        """The observations as they are, without the token that stands for none."""
+        return Seen(torch.from_numpy(self.stored.plain[:, 1:].T)[None, None], None)
+
+    @cached_property
     def _components(self) -> Components:
+        if self.network.close_up is not None:
+            belief = super().posterior()
+            parts = belief.log_weight, belief.mean, belief.std
+            return Components(*(part[0, 0].numpy() for part in parts))
         states, plain = self._parameter_rows
         raw = self.weights.posterior(np.concatenate([_standardise(states[-1]), plain], 1))
         return _components(raw, plain, self.network.config.components)

@@ -406,7 +406,9 @@ class View:
         token: Tensor = self.network.policy.proposal
         token = self._policy_decode(token.expand(*self.shape, 1, -1), goal)[:, :, 0]
         policy = self.network.policy
-        numbers = policy.head(token, self._told()).unflatten(-1, (-1, len(self.network.spec.design)))
+        numbers = policy.head(token, self._told()).unflatten(
+            -1, (-1, len(self.network.spec.design))
+        )
         raw, spread = numbers[..., 0, :], numbers[..., 1, :]
         point = raw
         if policy.told is not None:
