@@ -226,6 +226,15 @@ def test_train_an_own_task_and_use_it(
     assert (tmp_path / "aline-report-decay.html").is_file()
 
 
+def test_a_training_takes_another_policy_and_credit(tmp_path: Path) -> None:
+    chosen = ("--policy", "pool", "--credit", "return")
+    result = run("train", "linear", "--rounds", "1", *chosen, "--out", tmp_path)
+    assert result.exit_code == 0, result.output
+    card = json.loads((tmp_path / "card.json").read_text())
+    assert card["model"]["policy"] == "pool"
+    assert card["training"]["config"]["credit"] == "return"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -233,6 +242,8 @@ def test_train_an_own_task_and_use_it(
         (["nowhere.py:task"], "no file nowhere.py"),
         (["linear", "--budget", "soon"], 'such as "90s"'),
         (["linear", "--rounds", "0"], "rounds"),
+        (["linear", "--policy", "box", "--credit", "return"], "use paired or pathwise"),
+        (["linear", "--credit", "luck"], "'luck' is not one of"),
         ([], "Missing argument"),
     ],
 )

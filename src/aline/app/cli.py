@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -143,12 +143,20 @@ def train(
     checkpoint: Annotated[
         str, typer.Option(help="How often to save what --resume continues from.")
     ] = "1min",
+    policy: Annotated[
+        Literal["pool", "box"] | None,
+        typer.Option(help="Score candidates, or propose a point of the box."),
+    ] = None,
+    credit: Annotated[
+        Literal["immediate", "return", "paired", "pathwise", "information"] | None,
+        typer.Option(help="How designs are credited, instead of as suits the task best."),
+    ] = None,
 ) -> None:
     """Train a model for a task.
 
     On several processes: torchrun --nproc-per-node 2 -m aline train TASK …
     """
-    from aline.app.runs import measured, prepare, train_into
+    from aline.app.runs import chosen, measured, prepare, train_into
     from aline.app.subject import task_named
     from aline.training import train as work
     from aline.training.workers import launched, was_restarted
@@ -158,7 +166,7 @@ def train(
     resume = resume or was_restarted()
     options: dict[str, Any] = {
         "budget": budget, "rounds": rounds, "seed": seed,
-        "resume": resume, "checkpoint": checkpoint,
+        "resume": resume, "checkpoint": checkpoint, **chosen(loaded, policy, credit),
     }  # fmt: skip
     if not launched().is_first:  # only the first worker writes and speaks
         work(loaded, out=folder, progress=False, **options)

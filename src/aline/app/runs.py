@@ -11,8 +11,9 @@ from typing import Any
 from aline.app.tables import duration
 from aline.errors import StateError
 from aline.model import Model
-from aline.tasks import Task
-from aline.training import train
+from aline.tasks import Task, is_differentiable
+from aline.training import TrainingConfig, train
+from aline.training.train import default_model
 
 _WRITTEN = ("weights.safetensors", "card.json", "checkpoint.safetensors", "metrics.jsonl")
 
@@ -28,6 +29,16 @@ def prepare(folder: Path, *, resume: bool, overwrite: bool) -> None:
     if overwrite and not resume:
         for path in present:
             path.unlink()
+
+
+def chosen(task: Task, policy: str | None, credit: str | None) -> dict[str, Any]:
+    """Settings of a training that differ from what suits the task best."""
+    settings: dict[str, Any] = {}
+    if policy is not None:
+        settings["model"] = replace(default_model(task, is_differentiable(task)), policy=policy)
+    if credit is not None:
+        settings["config"] = TrainingConfig(**{**task.training, "credit": credit})
+    return settings
 
 
 def train_into(folder: Path, task: Task, command: str, **options: Any) -> Model:
