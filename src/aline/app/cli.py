@@ -132,7 +132,10 @@ def train(
     task: Annotated[
         str, typer.Argument(metavar="TASK|FILE.PY:OBJECT", help="A built-in task or your own.")
     ],
-    budget: Annotated[str, typer.Option(help="How long, such as 90s, 5min or 2h.")] = "30min",
+    budget: Annotated[
+        str | None,
+        typer.Option(help="How long, such as 90s, 5min or 2h.", show_default="the task's, or 30min"),
+    ] = None,
     rounds: Annotated[
         int | None, typer.Option(help="Train this many rounds instead; repeats exactly.")
     ] = None,

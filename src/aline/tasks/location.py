@@ -65,5 +65,6 @@ def location(sources: int = 1, dimensions: int = 2, horizon: int = 30) -> Task:
         targets={tuple(name for source in names for name in source): 1.0},
         start=1,
         resolution=0.004,
+        budget="90min",
         config={"sources": sources, "dimensions": dimensions, "horizon": horizon},
     )

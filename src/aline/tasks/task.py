@@ -126,7 +126,8 @@ class Task:
       function, say. `theta` then carries it too, by name, as [batch, ...]. A parameter's own name
       in it replaces the parameter's draw, where priors depend on each other;
     - `scaled`, the parameters that are in the outcome's units;
-    - `model` and `training`, settings that suit the task better than the defaults.
+    - `model` and `training`, settings that suit the task better than the defaults, and `budget`,
+      how long to train it where nothing else is said.
 
     >>> import torch
     >>> from torch.distributions import Uniform
@@ -165,6 +166,7 @@ class Task:
         units: Mapping[str, str] | None = None,
         model: Mapping[str, Any] | None = None,
         training: Mapping[str, Any] | None = None,
+        budget: str = "30min",
     ):
         if not isinstance(parameters, Parameters):
             parameters = Parameters(parameters)
@@ -191,6 +193,7 @@ class Task:
         self.explore = explore
         self.latent = latent
         self.model, self.training = dict(model or {}), dict(training or {})
+        self.budget = budget
 
     def __getattr__(self, name: str) -> Any:
         # The spec's fields read as the task's own: task.horizon, task.parameters.

@@ -43,7 +43,7 @@ PolicyLoss = Callable[[Network, Played, TrainingConfig, torch.Generator], Tensor
 
 def train(
     task: Task,
-    budget: str = "30min",
+    budget: str | None = None,
     *,
     rounds: int | None = None,
     seed: int = 0,
@@ -57,8 +57,8 @@ def train(
 ) -> Model:
     """Train a model for a task.
 
-    The budget is a time ("30min"), or a number of rounds, which with a seed repeats a run
-    exactly. With `out`, metrics and, every `checkpoint`, all that `resume=True` needs to continue
+    The budget is a time ("5min"; the task's own if none is given), or a number of rounds, which
+    with a seed repeats a run exactly. With `out`, metrics and, every `checkpoint`, all that `resume=True` needs to continue
     are written there. `initial` is a model of the same task whose weights to start from, to train
     it further. Started by torchrun, the processes share the batch.
 
@@ -75,7 +75,7 @@ def train(
         run = Run(
             task=task,
             config=config,
-            budget=Budget.of(budget, rounds),
+            budget=Budget.of(budget or task.budget, rounds),
             seed=seed,
             network=fresh(task.spec, model, seeded(seed, -1)),
             policy_loss=choose_policy_loss(task, model, config, differentiable),
