@@ -134,7 +134,7 @@ def train(
     ],
     budget: Annotated[
         str | None,
-        typer.Option(help="How long, such as 90s, 5min or 2h.", show_default="the task's, or 30min"),
+        typer.Option(help="How long, such as 90s, 5min or 2h.", show_default="the task's own"),
     ] = None,
     rounds: Annotated[
         int | None, typer.Option(help="Train this many rounds instead; repeats exactly.")

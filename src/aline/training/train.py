@@ -58,9 +58,9 @@ def train(
     """Train a model for a task.
 
     The budget is a time ("5min"; the task's own if none is given), or a number of rounds, which
-    with a seed repeats a run exactly. With `out`, metrics and, every `checkpoint`, all that `resume=True` needs to continue
-    are written there. `initial` is a model of the same task whose weights to start from, to train
-    it further. Started by torchrun, the processes share the batch.
+    with a seed repeats a run exactly. With `out`, metrics and, every `checkpoint`, all that
+    `resume=True` needs to continue are written there. `initial` is a model of the same task whose
+    weights to start from, to train it further. Started by torchrun, the processes share the batch.
 
     >>> import aline
     >>> task = aline.tasks.get("linear", horizon=3)
