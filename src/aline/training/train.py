@@ -18,7 +18,6 @@ from aline.episodes import Context, RandomPolicy, draw_goals, play
 from aline.errors import InputError, InternalError
 from aline.model import LearnedPolicy, Model, ModelConfig, Network, fresh
 from aline.model.checkpoint import read_tensors, write_tensors
-from aline.spaces import Binary
 from aline.tasks import PREDICTIONS, Task, is_differentiable
 from aline.training.budget import Budget, parse_duration
 from aline.training.config import TrainingConfig
@@ -37,6 +36,7 @@ from aline.training.teacher import Teacher, requirement
 from aline.training.workers import Workers, joined, was_restarted
 
 CHECKPOINT = "checkpoint.safetensors"
+FINE = 0.01  # a resolution from which on q looks closely
 
 PolicyLoss = Callable[[Network, Played, TrainingConfig, torch.Generator], Tensor]
 
@@ -94,14 +94,13 @@ def default_model(task: Task, differentiable: bool) -> ModelConfig:
     """What the task asks for, else the paper's sizes; the policy proposes a point where that can
     be learned by gradient, else it scores a pool.
 
-    Close looks pay where single outcomes tell much: a yes or no does not.
+    Close looks pay where fine steps in a design make a difference.
     """
     in_box = task.spec.design.points is None and differentiable
-    is_graded = not isinstance(task.spec.outcome, Binary) and not task.model.get("kernels")
     chosen = ModelConfig(
         policy="box" if in_box else "pool",
         octaves=max(1, round(-math.log2(task.spec.resolution))),
-        looks=2 if is_graded else 0,
+        looks=2 if task.spec.resolution <= FINE else 0,
     )
     return replace(chosen, **task.model)
 
