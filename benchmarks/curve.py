@@ -88,10 +88,12 @@ def draw(rows: list[Row], path: Path) -> None:
         axis.errorbar(minutes, values, widths, marker="o", markersize=3, capsize=2, label=label)
     for value, label in ((PAPER, "paper"), (HAND_MADE, "hand-made rule, exact posterior")):
         axis.axhline(value, color="0.6", linestyle=":", zorder=0)
-        axis.annotate(label, (0, value), (2, 2), textcoords="offset points", color="0.4", size=8)
+        end = {"xytext": (-4, 2), "textcoords": "offset points", "ha": "right"}
+        axis.annotate(label, (1, value), xycoords=("axes fraction", "data"), color="0.4", **end)
     axis.set_xlabel("training on one core, minutes")
     axis.set_ylabel("information, nats")
     axis.set_xlim(left=0)
+    axis.set_ylim(top=HAND_MADE + 0.4)
     axis.legend(frameon=False, loc="lower right")
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=130)
