@@ -6,13 +6,14 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from aline.app.tables import duration
 from aline.errors import StateError
 from aline.model import Model
 from aline.tasks import Task, is_differentiable
 from aline.training import TrainingConfig, train
+from aline.training.config import Credit
 from aline.training.train import default_model
 
 _WRITTEN = ("weights.safetensors", "card.json", "checkpoint.safetensors", "metrics.jsonl")
@@ -31,7 +32,9 @@ def prepare(folder: Path, *, resume: bool, overwrite: bool) -> None:
             path.unlink()
 
 
-def chosen(task: Task, policy: str | None, credit: str | None) -> dict[str, Any]:
+def chosen(
+    task: Task, policy: Literal["pool", "box"] | None, credit: Credit | None
+) -> dict[str, Any]:
     """Settings of a training that differ from what suits the task best."""
     settings: dict[str, Any] = {}
     if policy is not None:
