@@ -4,15 +4,17 @@
     python benchmarks/curve.py runs/location --evaluate --output results/location-curve.json \
         --figure docs/images/location-curve.png
 
-The first trains location finding and keeps a copy of its checkpoint every few minutes (a run goes
-on where it stopped); the second measures the copies. The learning rate falls until the end of the
-budget, so the last minutes of a short budget gain what the middle of a long one does not show.
+The first trains location finding on one core and keeps a copy of its checkpoint every few minutes
+(a run goes on where it stopped); the second measures the copies. The learning rate falls until the
+end of the budget, so the last minutes of a short budget gain what the middle of a long one does not
+show.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -29,6 +31,7 @@ from aline.model import LearnedPolicy, ModelConfig, Network
 from aline.model.checkpoint import read_tensors
 from aline.tasks import Spec
 from aline.training.budget import parse_duration
+from aline.training.train import CHECKPOINT, network_weights
 
 PAPER, HAND_MADE = 8.91, 9.99  # sPCE: the paper's on its pool; the exact posterior with a rule
 
@@ -36,8 +39,9 @@ PAPER, HAND_MADE = 8.91, 9.99  # sPCE: the paper's on its pool; the exact poster
 def train(folder: Path, budget: str, every: float) -> None:
     """Train, and keep a copy of the checkpoint now and then."""
     command = [sys.executable, "-m", "aline", "train", "location", "--budget", budget]
-    running = subprocess.Popen([*command, "--out", str(folder), "--resume"])
-    latest, due = folder / "checkpoint.safetensors", time.monotonic() + every
+    one_core = {**os.environ, "OMP_NUM_THREADS": "1"}
+    running = subprocess.Popen([*command, "--out", str(folder), "--resume"], env=one_core)
+    latest, due = folder / CHECKPOINT, time.monotonic() + every
     while running.poll() is None:
         time.sleep(1)
         if time.monotonic() >= due and latest.is_file():
@@ -58,8 +62,7 @@ def evaluate(path: Path, episodes: int, contrastive: int) -> list[Row]:
     """sPCE and J of a checkpoint, the box free."""
     tensors, card = read_tensors(path)
     network = Network(Spec.from_json(card["task"]), ModelConfig(**card["model"]))
-    part = "network."
-    network.load_state_dict({k[len(part) :]: v for k, v in tensors.items() if k.startswith(part)})
+    network.load_state_dict(network_weights(tensors))
     network.eval().requires_grad_(False)
     task = tasks.get("location").described_by(network.spec)
     protocol = Protocol(episodes, network.spec.horizon, network.spec.start, seed=1)

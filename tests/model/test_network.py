@@ -293,6 +293,8 @@ def test_a_box_policy_proposes_a_point_of_the_box() -> None:
     ("sizes", "message"),
     [
         ({"width": 30, "heads": 4}, "width must be a multiple of heads, got width 30 and 4 heads"),
+        ({"looks": 1, "shortcuts": False}, "looks need shortcuts and a width"),
+        ({"looks": 1, "width": 36}, "got width 36 and 4 heads"),
         ({"policy_layers": 4}, r"policy_layers must lie in \[1, layers = 3\], got 4"),
     ],
 )

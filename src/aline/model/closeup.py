@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from aline.model.embedder import Mlp
+from aline.model.heads import LOG_SCALES
 
-SMALLEST, LARGEST = -7.0, 1.0  # log scales, where the prior's is about 0
 NEAREST = 0.01  # squared offset, in units of the scale, below which nearer makes no difference
 
 
@@ -42,7 +42,7 @@ class CloseUp(nn.Module):
 
     def __init__(self, looks: int, design: int, width: int, heads: int):
         super().__init__()
-        self.heads, self.design = heads, design
+        self.heads = heads
         plain = heads * (design + 1)
         self.aim = Mlp(width + plain, width, design * (heads + 1) + 1)
         self.looks = nn.ModuleList(Look(design, width, heads, plain) for _ in range(looks))
@@ -59,7 +59,7 @@ class CloseUp(nn.Module):
         share = aim[..., :-1].unflatten(-1, (self.heads + 1, -1)).softmax(-2)[..., :-1, :]
         read = plain.unflatten(-1, (self.heads, -1))[..., :-1]
         first = (share * read).sum(-2)
-        sight = Sight(tokens, first, aim[..., -1:].clamp(SMALLEST, LARGEST))
+        sight = Sight(tokens, first, aim[..., -1:].clamp(*LOG_SCALES))
         for look in self.looks:
             sight = look(sight, plain, seen)
         return sight, torch.cat([plain, first, sight.centre], -1)
@@ -104,5 +104,5 @@ class Look(nn.Module):
         read, pulls = read.mT.flatten(-2), pulled.flatten(-2)
         tokens = sight.tokens + self.out(torch.cat([read, pulls], -1))
         moved = sight.centre + sight.zoom.exp() * (step[..., None] * pulled).sum(-2)
-        zoom = (sight.zoom + self.zoom(tokens)).clamp(SMALLEST, LARGEST)
+        zoom = (sight.zoom + self.zoom(tokens)).clamp(*LOG_SCALES)
         return Sight(tokens, moved, zoom)

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from aline.model.embedder import Mlp
 
 STD_FLOOR = 1e-4
+LOG_SCALES = (-7.0, 1.0)  # of a mixture; the prior's is about 0
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 
@@ -142,7 +143,7 @@ class MixtureHead(nn.Module):
             share = layout[..., :-1].softmax(-1)[..., :-1]
             base = (share * plain).sum(-1, keepdim=True)
             scale = layout[..., -1:] if zoom is None else layout[..., -1:] + zoom
-            scale = scale.clamp(-7.0, 1.0).exp()
+            scale = scale.clamp(*LOG_SCALES).exp()
             mean, std = base + scale * mean, scale * std + STD_FLOOR
         if self.limits is None:
             return Mixture(logit.log_softmax(-1), mean, std)

@@ -60,6 +60,11 @@ class ModelConfig:
             raise InputError(
                 f"width must be a multiple of heads, got width {self.width} and {self.heads} heads"
             )
+        if self.looks and (not self.shortcuts or self.width % (2 * self.heads)):
+            raise InputError(
+                "looks need shortcuts and a width that is a multiple of twice the heads, got width "
+                f"{self.width} and {self.heads} heads: change these, or use looks=0"
+            )
         if not 1 <= self.policy_layers <= self.layers:
             raise InputError(
                 f"policy_layers must lie in [1, layers = {self.layers}], got {self.policy_layers}"
@@ -102,7 +107,7 @@ class Network(nn.Module):
         self.norm = nn.LayerNorm(width)
         plain = config.heads * (len(spec.design) + 1) if config.shortcuts else 0
         self.close_up = None
-        if config.shortcuts and config.looks:
+        if config.looks:
             self.close_up = CloseUp(config.looks, len(spec.design), width, config.heads)
         closer = 2 * len(spec.design) if self.close_up else 0
         self.posterior_head = MixtureHead(width, hidden, config.components, plain + closer)
@@ -330,17 +335,16 @@ class View:
         else:
             tokens = self.network.parameter_embedding[chosen][:, None]
             decoded = self.decode(self._described(tokens.expand(*self.shape, *tokens.shape[2:])))
-        belief: Mixture
-        network = self.network
-        if network.close_up is None:
-            belief = network.posterior_head(*self._said(decoded))
-            return belief
-        sight, plain = network.close_up(
-            network.norm(decoded.states[-1]), decoded.plain, self._seen()
-        )
-        said = (self._unfold(part) for part in (sight.tokens, plain, sight.zoom))
-        belief = network.posterior_head(*said)
+        said = self._said(decoded) if self.network.close_up is None else self._looked(decoded)
+        belief: Mixture = self.network.posterior_head(*said)
         return belief
+
+    def _looked(self, decoded: Decoded) -> tuple[Tensor, ...]:
+        """What the head makes a belief of after close looks."""
+        assert self.network.close_up is not None
+        tokens = self.network.norm(decoded.states[-1])
+        sight, plain = self.network.close_up(tokens, decoded.plain, self._seen())
+        return tuple(self._unfold(part) for part in (sight.tokens, plain, sight.zoom))
 
     def _seen(self) -> Seen:
         """The observations as they are: they lie behind the values that attention mixes."""
@@ -355,7 +359,7 @@ class View:
             bias = F.pad(bias, (0, own.shape[2]))
         return Seen(torch.cat([plain, own], 2), bias)
 
-    def _said(self, decoded: Decoded) -> tuple[Tensor, Tensor]:
+    def _said(self, decoded: Decoded) -> tuple[Tensor, ...]:
         """What a head makes a belief of."""
         return self.network.norm(self._unfold(decoded.states[-1])), self._unfold(decoded.plain)
 

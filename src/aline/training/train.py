@@ -131,6 +131,12 @@ def choose_policy_loss(
     return sampled_pool_loss if credit in ("immediate", "return") else paired_pool_loss
 
 
+def network_weights(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The network's part of a checkpoint."""
+    part = "network."
+    return {name[len(part) :]: v for name, v in tensors.items() if name.startswith(part)}
+
+
 def check_finite(loss: Tensor) -> None:
     """A training that diverges stops at once."""
     if not bool(torch.isfinite(loss)):
@@ -358,10 +364,7 @@ class Run:
                     "it was started with, or train into another folder"
                 )
         self.round, self.elapsed = card["round"], card["elapsed"]
-        part = "network."
-        self.network.load_state_dict(
-            {k[len(part) :]: v for k, v in tensors.items() if k.startswith(part)}
-        )
+        self.network.load_state_dict(network_weights(tensors))
         state: dict[int, dict[str, Tensor]] = {}
         for name, value in tensors.items():
             if name.startswith("optimiser."):
