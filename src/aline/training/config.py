@@ -20,6 +20,7 @@ class TrainingConfig:
     clip: float = 1.0
     warmup: float = 0.1  # share of the budget with random designs and no policy
     prefixes: int = 6  # sampled prefixes of each episode that q learns from, an update
+    stand_ins: int = 256  # other truths that q learns from too, where their likelihood is known
     points: int = 2  # predictions a prefix that q learns from
     candidates: int = 24  # scored at each step while playing (pool policy)
     decisions: int = 10  # steps of each episode reconsidered at once by a pathwise update

@@ -13,7 +13,9 @@ from torch import Tensor
 
 from aline.episodes import Context, Goal
 from aline.model import Network, View
+from aline.model.heads import Mixture
 from aline.tasks import World
+from aline.training.standins import StandIns
 
 if TYPE_CHECKING:
     from aline.training.config import TrainingConfig
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 
 # A box policy that leans on a bound has no gradient left to come back with; this pulls it gently.
 STRAIN = 1e-3
+DRAWS = 8  # of possible truths, a prefix
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,7 @@ class Played:
     goal: Goal
     context: Context
     goal_outcomes: Tensor  # [batch, target], true outcomes at the goal's points
+    stand_ins: StandIns | None = None
 
     @property
     def batch(self) -> int:
@@ -69,7 +73,7 @@ def inference_loss(
     view = network.read(played.context, up_to(lengths, played.length))
     loss = torch.zeros(())
     if len(network.spec.parameters):
-        loss = loss - view.posterior().log_prob(played.world.theta[:, None]).mean()
+        loss = loss - truth_log_prob(view.posterior(), played, lengths, generator).mean()
     if count:
         points = network.spec.design.sample(played.batch, config.prefixes * count, generator)
         outcomes = played.world.answer(points, generator)
@@ -77,6 +81,17 @@ def inference_loss(
         belief = view.predictive(points.view(*shape, -1))
         loss = loss - belief.log_prob(outcomes.view(shape)).mean()
     return loss
+
+
+def truth_log_prob(
+    belief: Mixture, played: Played, lengths: Tensor, generator: torch.Generator
+) -> Tensor:
+    """Log q [batch, prefix, ..., parameter] of the truth, or of what could have been the truth."""
+    if played.stand_ins is None:
+        return belief.log_prob(played.world.theta[:, None])
+    truths = played.stand_ins.draw(lengths, DRAWS, generator)
+    parts = belief.log_weight, belief.mean, belief.std
+    return Mixture(*(part[:, :, None] for part in parts)).log_prob(truths)
 
 
 def target_log_prob(view: View, played: Played) -> Tensor:

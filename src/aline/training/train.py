@@ -32,6 +32,7 @@ from aline.training.losses import (
     target_log_prob,
 )
 from aline.training.metrics import Metrics
+from aline.training.standins import StandIns, can_stand_in
 from aline.training.teacher import Teacher, requirement
 from aline.training.workers import Workers, joined, was_restarted
 
@@ -272,7 +273,10 @@ class Run:
             policy, count = self.playing_policy(generator)
         given = self.random_designs(world.theta, count, generator)
         context = play(policy, world, goal, steps=spec.horizon, generator=generator, given=given)
-        return Played(world, goal, context, world.answer(goal.points, generator))
+        others = None
+        if self.config.stand_ins and can_stand_in(self.task):
+            others = StandIns.of(self.task, world.theta, context, self.config.stand_ins, generator)
+        return Played(world, goal, context, world.answer(goal.points, generator), others)
 
     def playing_policy(self, generator: torch.Generator) -> tuple[LearnedPolicy, int]:
         """How this round is played: exploring or greedily, and after how many random designs."""

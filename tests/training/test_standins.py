@@ -1,0 +1,108 @@
+"""Truths that could have given the same data."""
+
+import pytest
+import torch
+
+from aline.episodes import RandomPolicy, draw_goals, play
+from aline.model import ModelConfig, fresh
+from aline.tasks import Task, get
+from aline.tasks.linear import exact_posterior
+from aline.training import TrainingConfig
+from aline.training.losses import Played, inference_loss
+from aline.training.standins import StandIns, can_stand_in
+
+LENGTH = 20
+CONFIG = TrainingConfig(batch=200, prefixes=3, points=0)
+
+
+def random_episodes(task: Task, batch: int, seed: int = 0) -> tuple[Played, torch.Generator]:
+    generator = torch.Generator().manual_seed(seed)
+    world, goal = task.draw(batch, generator), draw_goals(task.spec, batch, generator)
+    policy = RandomPolicy(task.spec.design)
+    context = play(policy, world, goal, steps=LENGTH, generator=generator)
+    return Played(world, goal, context, world.answer(goal.points, generator)), generator
+
+
+def with_stand_ins(task: Task, played: Played, count: int, generator: torch.Generator) -> Played:
+    stand_ins = StandIns.of(task, played.world.theta, played.context, count, generator)
+    return Played(played.world, played.goal, played.context, played.goal_outcomes, stand_ins)
+
+
+def test_draws_follow_the_closed_form_posterior() -> None:
+    task = get("linear").fitted()
+    played, generator = random_episodes(task, 40)
+    designs, outcomes = played.context.designs, played.context.outcomes
+    stand_ins = StandIns.of(task, played.world.theta, played.context, 20_000, generator)
+    for length in (0, 1, 3):
+        drawn = stand_ins.draw(torch.full((40, 1), length), 500, generator)[:, 0]
+        x = task.spec.design.name_columns(designs[:, :length])["x"]
+        mean, covariance = exact_posterior(x, task.spec.outcome.to_user(outcomes[:, :length]))
+        spread = covariance.diagonal(dim1=1, dim2=2).sqrt()
+        # The prior is N(0, 1), so that the network's scale is the user's.
+        assert ((drawn.mean(1) - mean).abs() / spread).mean() < 0.1
+        torch.testing.assert_close(
+            (drawn.std(1) / spread).mean(), torch.tensor(1.0), atol=0.05, rtol=0
+        )
+
+
+def test_few_others_are_no_less_right() -> None:
+    """With the truth among them, draws and data go together as the truth and data do."""
+    task = get("psychometric")
+    played, generator = random_episodes(task, 3000)
+    stand_ins = StandIns.of(task, played.world.theta, played.context, 5, generator)
+    drawn = stand_ins.draw(torch.full((3000, 1), LENGTH), 8, generator)[:, 0]
+    said_yes = played.context.outcomes.mean(1)
+    for column in range(len(task.spec.parameters)):
+        of_truth = (played.world.theta[:, column] * said_yes).mean()
+        of_drawn = (drawn[..., column] * said_yes[:, None]).mean()
+        assert abs(of_truth - of_drawn) < 0.035
+
+
+def test_before_any_data_all_are_as_likely() -> None:
+    task = get("psychometric")
+    played, generator = random_episodes(task, 6)
+    stand_ins = StandIns.of(task, played.world.theta, played.context, 7, generator)
+    drawn = stand_ins.draw(torch.zeros(6, 1, dtype=torch.long), 8, generator)[:, 0]
+    for row in range(6):
+        torch.testing.assert_close(drawn[row], stand_ins.theta[row])
+
+
+def test_gradient_is_the_same_with_less_noise() -> None:
+    task = get("psychometric")
+    network = fresh(
+        task.spec,
+        ModelConfig(policy="pool", width=16, heads=2, layers=2, feedforward=32),
+        torch.Generator().manual_seed(0),
+    )
+
+    def gradients(count: int) -> torch.Tensor:
+        found = []
+        for seed in range(20):
+            played, generator = random_episodes(task, 100, seed)
+            if count:
+                played = with_stand_ins(task, played, count, generator)
+            network.zero_grad()
+            inference_loss(network, played, CONFIG, 0, generator).backward()
+            found.append(network.posterior_head.mlp.second.bias.grad.clone())
+        return torch.stack(found)
+
+    plain, quiet = gradients(0), gradients(256)
+    error = (plain.var(0) / 20).sqrt()
+    assert ((plain.mean(0) - quiet.mean(0)).abs() < 4.5 * error + 1e-6).all()
+    assert quiet.var(0).sum() < 0.4 * plain.var(0).sum()
+
+
+def test_who_can_stand_in() -> None:
+    assert can_stand_in(get("psychometric"))
+    assert can_stand_in(get("linear"))
+    assert not can_stand_in(get("gp1d"))  # the function is latent
+
+
+@pytest.mark.parametrize("name", ["psychometric", "linear"])
+def test_impossible_others_are_never_drawn(name: str) -> None:
+    task = get(name).fitted()
+    played, generator = random_episodes(task, 4)
+    found = StandIns.of(task, played.world.theta, played.context, 3, generator)
+    found.log_likelihood[:, 1:, 1:] = -torch.inf
+    drawn = found.draw(torch.full((4, 1), 2), 8, generator)[:, 0]
+    torch.testing.assert_close(drawn, found.theta[:, :1].expand_as(drawn))
