@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -184,12 +185,13 @@ class Participant:
         path = f"/experiments/{quote(self.name, safe='')}"
         create = {"model": "psychometric", "name": self.name, "horizon": trials}
         await self._insist(connections[0], "/experiments", create, 201)
+        chance = random.Random(self.name)  # people do not answer in step
+        await asyncio.sleep(think * chance.uniform(0.0, 2.0))
         for turn in range(trials):
             one = connections[turn % len(connections)]
             trial, seconds = await self._insist(one, f"{path}/ask", None, 201)
             self.asks.append(seconds)
-            if think:
-                await asyncio.sleep(think)
+            await asyncio.sleep(think * chance.uniform(0.5, 1.5))
             number, outcome = trial["number"], float(trial["number"] % 3 == 0)
             one = connections[(turn + 1) % len(connections)]
             _, seconds = await self._insist(
