@@ -39,6 +39,22 @@ class Keys(NamedTuple):
         return Keys(self.keys.squeeze(2), self.values.squeeze(2))
 
 
+class Absorbed(NamedTuple):
+    """Keys as many tokens read them: what projects queries and readings is multiplied into them.
+
+    A token then takes two large products a layer in place of two for each head of 8 numbers, and
+    is never split into heads and put together again.
+    """
+
+    keys: Tensor  # [batch, embed, head * context]
+    bias: Tensor  # [batch, 1, head * context]
+    values: Tensor  # [batch, head * context, embed]
+
+    def of(self, rows: slice) -> Absorbed:
+        """Those of some episodes."""
+        return Absorbed(self.keys[rows], self.bias[rows], self.values[rows])
+
+
 class Reading(NamedTuple):
     """What attention brings back."""
 
@@ -106,8 +122,8 @@ class Layer(nn.Module):
     def feed(self, hidden: Tensor) -> Tensor:
         """The feed-forward half, for any shape [..., embed]."""
         inner: Tensor = self.feed_in(self.norm_feed(hidden))
-        out: Tensor = hidden + self.feed_out(F.relu(inner, inplace=True))
-        return out
+        out: Tensor = self.feed_out(F.relu(inner, inplace=True))
+        return out.add_(hidden)
 
     def attend(
         self,
@@ -144,6 +160,33 @@ class Layer(nn.Module):
         mixed = read[..., :head_dim].transpose(1, 2).reshape(batch, groups, count, width)
         plain = read[..., head_dim:].transpose(1, 2).reshape(batch, groups, count, -1)
         return Reading(tokens + self.out(mixed), plain)
+
+    def absorb(
+        self, shared: Keys, bias: Tensor | None, private: Keys, private_bias: Tensor | None
+    ) -> Absorbed:
+        """The keys of one group, for many tokens to read."""
+        bias = _side_by_side(bias, shared, private_bias, private)
+        keys, values = shared.append(private.of_one_group())
+        batch, heads, head_dim, context = keys.shape
+        split = (heads, head_dim, -1)
+        of_token = (self.query.weight.view(split).mT @ keys).transpose(1, 2)
+        always = self.query.bias.view(heads, 1, head_dim) @ keys
+        if bias is not None:
+            always = always + bias[:, :, 0]
+        # A token's weights sum to one in every head, so the bias may come with the values.
+        told = values @ self.out.weight.T.reshape(split) + self.out.bias / heads
+        width = heads * context
+        return Absorbed(
+            of_token.reshape(batch, -1, width),
+            always.reshape(batch, 1, width),
+            told.reshape(batch, width, -1),
+        )
+
+    def read_many(self, tokens: Tensor, absorbed: Absorbed) -> Tensor:
+        """As `forward`, for tokens [batch, token, embed] of one group."""
+        logits = torch.baddbmm(absorbed.bias, self.norm_query(tokens), absorbed.keys)
+        weights = logits.unflatten(-1, (self.heads, -1)).softmax(-1).flatten(-2)
+        return self.feed(torch.baddbmm(tokens, weights, absorbed.values))
 
     def forward(
         self,

@@ -26,6 +26,9 @@ from aline.model.kernels import Bank, Expectation, KernelBank
 from aline.spaces import Binary, Design
 from aline.tasks import Spec
 
+MANY = 64  # candidates from which on their attention is arranged for many
+AT_ONCE = 5000  # candidates whose tokens are held at a time: a few hundred kB an operation
+
 
 @dataclass(frozen=True)
 class ModelConfig:
@@ -391,6 +394,9 @@ class View:
 
     def scores(self, candidates: Tensor, goal: Goal) -> Tensor:
         """The pool policy's logits [batch, group, query] of [batch, group or 1, query, design]."""
+        if self.shape[1] == 1 and candidates.shape[2] >= MANY and not self._is_learning:
+            candidates = candidates.expand(self.shape[0], *candidates.shape[1:])
+            return self._scores_of_many(candidates[:, 0], goal)[:, None]
         policy, expected, told = self.network.policy, self._expected(candidates), self._told()
         tokens = policy.embedder(candidates, None if told is None else told[:, :, None])
         tokens = tokens.expand(*self.shape, *tokens.shape[2:])
@@ -399,6 +405,29 @@ class View:
         tokens = self._policy_decode(tokens, goal)
         logits: Tensor = self.network.policy.head(tokens).squeeze(-1)
         return logits
+
+    def _scores_of_many(self, candidates: Tensor, goal: Goal) -> Tensor:
+        """Likewise of one group's [batch, query, design], a few episodes at a time.
+
+        Their tokens stay in the processor's cache from one operation to the next.
+        """
+        policy, told = self.network.policy, self._told()
+        expected = self._expected(candidates[:, None])
+        states, bias = self._goal_states(goal)
+        readers = [
+            layer.absorb(keys, self.bias, layer.keys(state), bias)
+            for layer, keys, state in zip(policy.layers, self._context_keys(), states, strict=True)
+        ]
+        batch, count = self.shape[0], candidates.shape[1]
+        found, step = [], max(1, AT_ONCE // count)
+        for rows in (slice(start, start + step) for start in range(0, batch, step)):
+            tokens = policy.embedder(candidates[rows], None if told is None else told[rows])
+            if expected is not None:
+                tokens = tokens + policy.point_features(expected.features[rows, 0])
+            for layer, reader in zip(policy.layers, readers, strict=True):
+                tokens = layer.read_many(tokens, reader.of(rows))
+            found.append(policy.head(policy.norm(tokens)).squeeze(-1))
+        return torch.cat(found)
 
     def _told(self) -> Tensor | None:
         """What the policy makes of q's moments, [batch, group, hidden]."""
