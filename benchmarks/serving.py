@@ -108,6 +108,7 @@ def _raise_services() -> None:
     import uvicorn
 
     from aline.app.service.app import create_app
+    from aline.app.service.protocol import BoundedHeads
     from aline.app.service.settings import Settings
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that die
@@ -120,7 +121,13 @@ def _raise_services() -> None:
         os.close(0)
         os.close(1)
         logging.disable(logging.INFO)
-        uvicorn.run(create_app(settings), port=settings.port, log_level="error", access_log=False)
+        uvicorn.run(
+            create_app(settings),
+            port=settings.port,
+            http=BoundedHeads,
+            log_level="error",
+            access_log=False,
+        )
         os._exit(0)
 
 

@@ -83,7 +83,7 @@ def aline_method(episodes: int, seed: int, policy: str, **settings: float) -> Me
     """Aline's joint round, with either kind of policy and some settings of the training."""
     task = tasks.get("location").fitted()
     model = replace(default_model(task, differentiable=True), policy=policy)
-    config = replace(TrainingConfig(), batch=episodes, warmup=0.0, **settings)
+    config = replace(TrainingConfig(**task.training), batch=episodes, warmup=0.0, **settings)
     run = Run(
         task=task,
         config=config,

@@ -5,18 +5,16 @@ import json
 import os
 import shutil
 import sqlite3
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-import sqlalchemy as sa
 from postgresql import Server
 
 from aline.errors import AlineError, NotFoundError, StateError, StorageError
-from aline.experiment.storage import Conflict, MemoryStorage, Storage, base, open_storage
+from aline.experiment.storage import Conflict, MemoryStorage, Storage, open_storage
 from aline.experiment.storage.database import DatabaseStorage
 
 Open = Callable[[], Storage]
@@ -188,48 +186,6 @@ def test_threads_that_write_together(reopen: Open) -> None:
     events = storage.read("a")[1:]
     for who in range(writers):
         assert [e["n"] for e in events if e["who"] == who] == list(range(10))
-
-
-def test_threads_share_a_flush(tmp_path: Path) -> None:
-    """While the first writes, the rest queue up; one of them then writes for all."""
-    storage, commits = sqlite(tmp_path / "lab.db"), []
-    names = [f"e{number}" for number in range(12)]
-    for name in names:
-        storage.create(name, event(0))
-    sa.event.listen(storage._engine, "commit", commits.append)
-    with ThreadPoolExecutor(len(names) + 1) as pool, storage._writing:
-        found = [pool.submit(storage.append, name, 1, event(1)) for name in names]
-        found.append(pool.submit(storage.append, names[0], 5, event(5)))  # not the next
-        found.append(pool.submit(storage.append, "nobody", 1, event(1)))
-        while len(storage._waiting) < len(names) + 1:
-            time.sleep(0.001)
-    assert all(one.exception() is None for one in found[:-2])
-    assert isinstance(found[-2].exception(), Conflict)
-    assert isinstance(found[-1].exception(), NotFoundError)
-    assert all(storage.read(name) == [event(0), event(1)] for name in names)
-    assert len(commits) <= 2 + 2  # two appends, two refusals that look why
-    assert not storage._waiting
-    storage.close()
-
-
-def test_one_bad_entry_does_not_spoil_the_others(
-    postgresql: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    storage = open_storage(postgresql.emptied())
-    assert isinstance(storage, DatabaseStorage)
-    for name in ("a", "b"):
-        storage.create(name, event(0))
-    # PostgreSQL takes no zero character, which JSON never holds either.
-    monkeypatch.setattr(base, "to_text", lambda e: "\0" if e["number"] == 9 else json.dumps(e))
-    with ThreadPoolExecutor(2) as pool, storage._writing:
-        bad = pool.submit(storage.append, "a", 1, event(9))
-        good = pool.submit(storage.append, "b", 1, event(1))
-        while len(storage._waiting) < 2:
-            time.sleep(0.001)
-    assert bad.exception() is not None
-    assert good.exception() is None
-    assert (len(storage.read("a")), len(storage.read("b"))) == (1, 2)
-    storage.close()
 
 
 def test_what_was_read_can_be_changed_without_harm(reopen: Open) -> None:

@@ -11,7 +11,6 @@ import sqlite3
 import threading
 import weakref
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -54,25 +53,8 @@ _LENGTHS = sa.select(
 ).order_by(_EXPERIMENTS.c.number)
 
 
-@dataclass(eq=False)
-class _Entry:
-    """An event on its way to the disk."""
-
-    row: dict[str, Any]
-    is_written: bool | None = None  # None until that is known
-    error: Exception | None = None
-
-    @property
-    def is_settled(self) -> bool:
-        return self.is_written is not None or self.error is not None
-
-
 class DatabaseStorage(Storage):
-    """Journals in one table of a database.
-
-    Threads that append at the same time share a transaction: the first writes what waits by then,
-    so that a flush of the disk serves them all.
-    """
+    """Journals in one table of a database."""
 
     def __init__(self, url: str, *, must_exist: bool = False):
         """`url` is sqlite:///path or postgresql://user:password@host/name."""
@@ -80,12 +62,13 @@ class DatabaseStorage(Storage):
             self._where = url.removeprefix(SQLITE)  # as it is: a path may hold ? and %
             with self._explained():
                 self._engine = _open_sqlite(Path(self._where), must_exist)
+            # SQLite takes one write at a time; its own way to wait is to sleep and try again.
+            self._turn: contextlib.AbstractContextManager[Any] = threading.Lock()
         else:
             parsed = _parse(url)
             self._where = parsed.render_as_string(hide_password=True)
             self._engine = _open_postgresql(parsed)
-        self._waiting: list[_Entry] = []
-        self._listing, self._writing = threading.Lock(), threading.Lock()
+            self._turn = contextlib.nullcontext()
         self._is_open = True
         self._finalizer = weakref.finalize(self, self._engine.dispose)
         with self._explained():
@@ -104,51 +87,16 @@ class DatabaseStorage(Storage):
 
     def append(self, name: str, sequence: int, event: Event) -> None:
         """Add an event."""
-        entry = _Entry({"name": name, "sequence": sequence, "event": base.to_text(event)})
-        with self._explained():
-            self._settle(entry)
-            if entry.error is not None:
-                raise entry.error
-        if not entry.is_written:
+        row = {"name": name, "sequence": sequence, "event": base.to_text(event)}
+        with self._explained(), self._turn:
+            try:
+                with self._engine.begin() as connection:
+                    is_written = connection.execute(_APPEND, row).rowcount == 1
+            except exc.IntegrityError:
+                is_written = False
+        if not is_written:
             self._check_exists(name)
             raise base.conflict(name, sequence)
-
-    def _settle(self, entry: _Entry) -> None:
-        """Write an entry, with those of other threads that wait by then, or see it written."""
-        with self._listing:
-            self._waiting.append(entry)
-        try:
-            with self._writing:
-                if not entry.is_settled:
-                    with self._listing:
-                        entries = [one for one in self._waiting if not one.is_settled]
-                    self._write_each(entries)
-        finally:  # also when interrupted: nobody writes later what its caller believes lost
-            with self._listing:
-                self._waiting.remove(entry)
-
-    def _write_each(self, entries: list[_Entry]) -> None:
-        """All in one transaction, or each in its own where one of them spoils it."""
-        try:
-            self._write(entries)
-        except (exc.OperationalError, exc.TimeoutError) as error:  # no database for anyone
-            for entry in entries:
-                entry.error = error
-        except exc.SQLAlchemyError:
-            for entry in entries:
-                try:
-                    self._write([entry])
-                except exc.IntegrityError:
-                    entry.is_written = False
-                except exc.SQLAlchemyError as error:
-                    entry.error = error
-
-    def _write(self, entries: list[_Entry]) -> None:
-        """Write all in one transaction, or none."""
-        with self._engine.begin() as connection:
-            found = [connection.execute(_APPEND, entry.row).rowcount == 1 for entry in entries]
-        for entry, is_written in zip(entries, found, strict=True):
-            entry.is_written = is_written
 
     def read(self, name: str, start: int = 0) -> list[dict[str, Any]]:
         """The events from `start` on."""
