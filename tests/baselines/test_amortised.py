@@ -49,25 +49,25 @@ def learners() -> dict[str, tuple[Learner, int]]:
     redq = RlBoedConfig(
         contrastive=100,
         episodes=32,
-        updates=8,
+        updates=64,
         batch=128,
         width=32,
         code=16,
-        policy_rate=5e-3,
+        policy_rate=3e-2,
         critic_rate=3e-3,
         target_rate=0.02,
     )
     return {
         "dad": (Dad(LINEAR, dad), 60),
         "vsoed": (Vsoed(LINEAR, vsoed), 300),
-        "rl-boed": (RlBoed(LINEAR, redq), 80),
+        "rl-boed": (RlBoed(LINEAR, redq), 20),
     }
 
 
 BEST = float(exact_information_gain(torch.tensor([[-1.0, 1.0, 1.0]])))
 
 
-@pytest.mark.parametrize("name", ["dad", "vsoed"])
+@pytest.mark.parametrize("name", ["dad", "vsoed", "rl-boed"])
 def test_learns_to_measure_far_out(name: str) -> None:
     learner, rounds = learners()[name]
     random, before = gain(RandomPolicy(LINEAR.spec.design)), gain(learner.policy())
