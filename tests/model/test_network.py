@@ -10,6 +10,7 @@ from torch import Tensor
 from aline.episodes import Context, Goal, goal_of, predictions
 from aline.errors import InputError, InternalError
 from aline.model import Belief, Bernoulli, ModelConfig, Network, fresh
+from aline.model.network import MANY
 from aline.tasks import get
 
 NETWORKS = {
@@ -95,6 +96,38 @@ def test_candidates_do_not_see_each_other(
     alone = torch.cat([view.scores(candidates[:, :, i : i + 1], goal) for i in range(count)], -1)
     assert largest_difference(together, alone) < TOLERANCE
     assert float(together.std()) > 1e-3
+
+
+@pytest.mark.parametrize(
+    "network",
+    [*NETWORKS.values(), fresh(get("gp1d").spec, ModelConfig(kernels=3, **SIZES), seeded(0))],
+    ids=["-".join(k) for k in [*NETWORKS, ("kernels",)]],
+)
+@pytest.mark.parametrize("padded", [False, True])
+def test_many_candidates_score_as_few_do(
+    network: Network, padded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond a number of candidates, and of episodes, they are computed in another way."""
+    spec, batch, count = network.spec, 7, MANY + 6
+    context = random_context(spec, batch, 5)
+    if padded:
+        mask = torch.arange(5) < torch.arange(batch)[:, None].clamp(1, 5)
+        context = Context(context.designs, context.outcomes, mask)
+    point = {name: [0.1] for name in spec.design.names}
+    candidates = spec.design.sample(batch, count, seeded(1))[:, None]
+    monkeypatch.setattr("aline.model.network.AT_ONCE", 3 * count)
+    with torch.no_grad():
+        view = network.read(context)
+        for target in (
+            spec.parameters.names[:1],
+            [spec.parameters.names[0], predictions(at=point)],
+        ):
+            goal = goal_of(spec, target).repeat(batch)
+            many = view.scores(candidates, goal)
+            parts = [view.scores(part, goal) for part in candidates.split(MANY // 2, 2)]
+            assert largest_difference(many, torch.cat(parts, -1)) < TOLERANCE
+            shared = view.scores(candidates[:1], goal)
+            assert largest_difference(shared[0], many[0]) < TOLERANCE
 
 
 @EVERY
