@@ -47,7 +47,7 @@ def test_the_example_is_the_file_in_examples():
 def test_measured_figures_come_from_results():
     """Every row of the table names its file, and its figure is that file's, rounded."""
     rows = re.findall(
-        r"^\| .*?`(results/[\w.-]+\.json)` `(.*?)` \| ([\d.]+)",
+        r"^\| .*?`(results/[\w.-]+\.json)` `(.*?)` \| (-?[\d.]+)",
         README.read_text(),
         re.MULTILINE,
     )
