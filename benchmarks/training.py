@@ -9,8 +9,9 @@ takes several gradient steps on each batch, scores fewer candidates, and plays s
 ways: `aline-default` and `aline-box-default` are those rounds as they are, which learn more from an
 episode. What the weights are does not matter to the time, so they are untrained.
 
-Each method runs in processes of its own, by turns; its peak memory is the whole process's, with
-Python and torch (plain needs about 9 GB). Measure on an idle machine: whatever else runs is in the
+Each method runs in processes of its own, by turns: plain in one with as many threads as there are
+cores, aline in a worker a core, which is how `aline train` runs. Its peak memory is that of all its
+processes, with Python and torch (plain needs about 9 GB). Measure on an idle machine: whatever else runs is in the
 numbers.
 """
 
@@ -23,6 +24,7 @@ import os
 import resource
 import shlex
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -42,6 +44,7 @@ from aline.model import fresh
 from aline.training import TrainingConfig
 from aline.training.budget import Budget
 from aline.training.train import Run, choose_policy_loss, default_model, seeded
+from aline.training.workers import WORKER, Workers, joined
 
 EPISODES, CANDIDATES = plain.EPISODES, plain.CANDIDATES
 BUSY = 0.5  # a one-minute load above this is said aloud
@@ -68,8 +71,9 @@ class Method:
     round: Callable[[], None]
 
 
-def plain_method(episodes: int, seed: int) -> Method:
+def plain_method(episodes: int, seed: int, workers: Workers) -> Method:
     """The paper's joint epoch."""
+    assert workers.count == 1
     network, optimiser = plain.new_network(seed)
     generator = torch.Generator().manual_seed(seed)
 
@@ -79,7 +83,9 @@ def plain_method(episodes: int, seed: int) -> Method:
     return Method(Learning(1, plain.HORIZON, plain.HORIZON), epoch)
 
 
-def aline_method(episodes: int, seed: int, policy: str, **settings: float) -> Method:
+def aline_method(
+    episodes: int, seed: int, workers: Workers, policy: str, **settings: float
+) -> Method:
     """Aline's joint round, with either kind of policy and some settings of the training."""
     task = tasks.get("location").fitted()
     model = replace(default_model(task, differentiable=True), policy=policy)
@@ -92,6 +98,7 @@ def aline_method(episodes: int, seed: int, policy: str, **settings: float) -> Me
         network=fresh(task.spec, model, seeded(seed, -1)),
         policy_loss=choose_policy_loss(task, model, config, differentiable=True),
         folder=None,
+        workers=workers,
     )
     states = config.decisions if policy == "box" else 1
     learning = Learning(
@@ -100,7 +107,7 @@ def aline_method(episodes: int, seed: int, policy: str, **settings: float) -> Me
     return Method(learning, run.step)
 
 
-METHODS: dict[str, Callable[[int, int], Method]] = {
+METHODS: dict[str, Callable[[int, int, Workers], Method]] = {
     "plain": plain_method,
     "aline": partial(aline_method, policy="pool", candidates=CANDIDATES, **ONCE),
     "aline-default": partial(aline_method, policy="pool"),
@@ -120,13 +127,36 @@ class Turn:
     learning: Learning
 
 
-def take_turn(name: str, episodes: int, seed: int, rounds: int, threads: int) -> Turn:
+def take_turn(
+    name: str, episodes: int, seed: int, rounds: int, threads: int, worker: str | None
+) -> Turn:
     """Time rounds after an untimed one; to be called in a process of its own."""
     torch.set_num_threads(threads)
-    method = METHODS[name](episodes, seed)
-    method.round()
-    seconds = [timed(method.round) for _ in range(rounds)]
+    if worker is not None:
+        os.environ[WORKER] = worker
+    with joined() as workers:
+        method = METHODS[name](episodes, seed, workers)
+        method.round()
+        seconds = [timed(method.round) for _ in range(rounds)]
     return Turn(seconds, peak_memory(), method.learning)
+
+
+def side_by_side(name: str, episodes: int, seed: int, rounds: int, cores: int) -> Turn:
+    """A turn of a method on some cores: by threads for plain, by workers for aline."""
+    count = 1 if name == "plain" else cores
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        ProcessPoolExecutor(count, get_context("spawn")) as processes,
+    ):
+        jobs = [
+            processes.submit(
+                take_turn, name, episodes, seed, rounds, cores // count,
+                None if count == 1 else f"{rank} {count} {folder}/meeting",
+            )
+            for rank in range(count)
+        ]  # fmt: skip
+        turns = [job.result() for job in jobs]
+    return replace(turns[0], peak_bytes=sum(turn.peak_bytes for turn in turns))
 
 
 def timed(action: Callable[[], None]) -> float:
@@ -147,16 +177,14 @@ def peak_memory() -> int:
 
 
 def measure(
-    *, turns: int, rounds: dict[str, int], threads: int, episodes: int = EPISODES
+    *, turns: int, rounds: dict[str, int], cores: int, episodes: int = EPISODES
 ) -> dict[str, list[Turn]]:
     """Every method by turns, so that a machine that slows down slows all of them."""
     found: dict[str, list[Turn]] = {name: [] for name in METHODS}
     for turn in range(turns):
         for name, results in found.items():
             print(f"turn {turn + 1} of {turns}: {name}", file=sys.stderr, flush=True)
-            with ProcessPoolExecutor(1, get_context("spawn")) as process:
-                job = process.submit(take_turn, name, episodes, turn, rounds[name], threads)
-                results.append(job.result())
+            results.append(side_by_side(name, episodes, turn, rounds[name], cores))
     return found
 
 
@@ -240,15 +268,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path, help="write the result as JSON")
     parser.add_argument("--quick", action="store_true", help="one short turn a method")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--cores", type=int, default=torch.get_num_threads())
     arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)  # the machine's description names it
+    torch.set_num_threads(arguments.cores)  # the machine's description names it
     load = os.getloadavg()[0]
     if load > BUSY:
         print(f"the machine is not idle (load {load:.1f}): times will be off", file=sys.stderr)
     rounds = {name: max(1, n // 5) for name, n in ROUNDS.items()} if arguments.quick else ROUNDS
     start = time.perf_counter()
-    turns = measure(turns=1 if arguments.quick else 3, rounds=rounds, threads=arguments.threads)
+    turns = measure(turns=1 if arguments.quick else 3, rounds=rounds, cores=arguments.cores)
     measured = {name: summarise(each, EPISODES) for name, each in turns.items()}
     found = rows(measured)
     show(measured, found)

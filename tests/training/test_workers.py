@@ -6,15 +6,17 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import torch
 
 import aline
+from aline.app.runs import worker_count
 from aline.episodes import RandomPolicy, draw_goals, play
-from aline.errors import InputError
+from aline.errors import InputError, UserError
 from aline.tasks import get
-from aline.training.workers import Workers
+from aline.training.workers import WORKER, Workers, accompanied, usual_count
 
 OWN_TASK = """
 import aline
@@ -49,6 +51,12 @@ def start(*arguments, workers=0):
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
+
+
+def children_of(process):
+    """The processes that it started."""
+    found = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True)
+    return [int(number) for number in found.stdout.split()]
 
 
 def finish(process):
@@ -108,18 +116,58 @@ def test_two_workers_learn_as_one_process_does(tmp_path, task_file):
     training = aline.load(tmp_path / "two").training
     assert training["episodes"] == 30 * 200
     assert training["workers"] == 2
+    process = start(*run, "--out", tmp_path / "ours", "--workers", 2)
+    finish(process)
+    assert torch.equal(weights(tmp_path / "two"), weights(tmp_path / "ours"))
+    assert not children_of(process)
 
 
-def test_a_training_survives_the_loss_of_a_worker(tmp_path, task_file):
+@pytest.mark.parametrize("ours", [False, True])
+def test_a_training_survives_the_loss_of_a_worker(tmp_path, task_file, ours):
     run = ("train", task_file, "--rounds", 12, "--out", tmp_path, "--checkpoint", "0.05s")
-    process = start(*run, workers=2)
+    run, workers = ((*run, "--workers", 2), 0) if ours else (run, 2)
+    process = start(*run, workers=workers)
     wait_for(tmp_path / "checkpoint.safetensors", process)
-    children = subprocess.run(["pgrep", "-P", str(process.pid)], capture_output=True, check=True)
-    os.kill(int(children.stdout.split()[-1]), signal.SIGKILL)
+    os.kill(children_of(process)[-1], signal.SIGKILL)
     _, error = process.communicate(timeout=120)
     assert process.returncode != 0, error.decode()
-    finish(start(*run, "--resume", workers=2))
+    if ours:
+        assert "a worker of this training was lost: go on with --resume" in error.decode()
+    finish(start(*run, "--resume", workers=workers))
     assert aline.load(tmp_path).training["rounds"] == 12
+
+
+def test_workers_end_with_the_first(tmp_path, task_file):
+    """A killed training leaves nobody behind."""
+    run = ("train", task_file, "--rounds", 10_000, "--workers", 2, "--out", tmp_path)
+    process = start(*run, "--checkpoint", "0.05s")
+    wait_for(tmp_path / "checkpoint.safetensors", process)
+    (other,) = children_of(process)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    until = time.monotonic() + 60
+    while Path(f"/proc/{other}").exists():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_a_worker_that_cannot_start_is_told(monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(UserError, match="--workers 1 shows why"), accompanied(2, ["train"]):
+        raise AssertionError
+
+
+def test_how_many_workers(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(3))
+    assert (usual_count(200), usual_count(300), usual_count(1)) == (2, 3, 1)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(64))
+    assert usual_count(200) == 4
+    task = get("linear")
+    assert worker_count(None, task, rounds=None) == 4
+    assert worker_count(None, task, rounds=5) == 1  # the same on every machine
+    assert worker_count(2, task, rounds=5) == 2
+    monkeypatch.setenv(WORKER, "0 2 /nowhere")
+    assert worker_count(None, task, rounds=None) == 1
 
 
 def test_a_batch_that_cannot_be_shared_is_refused():

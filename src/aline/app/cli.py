@@ -154,15 +154,23 @@ def train(
         Literal["immediate", "return", "paired", "pathwise", "information"] | None,
         typer.Option(help="How designs are credited, instead of as suits the task best."),
     ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Processes that share the work.",
+            show_default="one a core, at most 4; one with --rounds",
+        ),
+    ] = None,
 ) -> None:
     """Train a model for a task.
 
-    On several processes: torchrun --nproc-per-node 2 -m aline train TASK …
+    On several machines: torchrun … -m aline train TASK …
     """
-    from aline.app.runs import chosen, measured, prepare, train_into
+    from aline.app.runs import chosen, measured, prepare, train_into, worker_arguments, worker_count
     from aline.app.subject import task_named
     from aline.training import train as work
-    from aline.training.workers import launched, was_restarted
+    from aline.training.workers import accompanied, launched, was_restarted
 
     loaded = task_named(task)
     folder = out or Path("runs") / loaded.spec.name
@@ -176,8 +184,14 @@ def train(
         return
     prepare(folder, resume=resume, overwrite=overwrite)
     say(f"Training {loaded.spec.name} into {folder} (Ctrl-C stops, --resume continues)")
+    count = worker_count(workers, loaded, rounds)
+    same = {
+        "budget": budget, "rounds": rounds, "seed": seed, "out": folder,
+        "checkpoint": checkpoint, "policy": policy, "credit": credit,
+    }  # fmt: skip
     try:
-        model = train_into(folder, loaded, command(), **options)
+        with accompanied(count, worker_arguments(task, same, resume=resume)):
+            model = train_into(folder, loaded, command(), **options)
     except KeyboardInterrupt:
         say(f"Stopped: continue with {program()} train {task} --out {folder} --resume", err=True)
         raise typer.Exit(130) from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +15,7 @@ from aline.tasks import Task, is_differentiable
 from aline.training import TrainingConfig, train
 from aline.training.config import Credit
 from aline.training.train import default_model
+from aline.training.workers import launched, usual_count
 
 _WRITTEN = ("weights.safetensors", "card.json", "checkpoint.safetensors", "metrics.jsonl")
 
@@ -42,6 +43,24 @@ def chosen(
     if credit is not None:
         settings["config"] = TrainingConfig(**{**task.training, "credit": credit})
     return settings
+
+
+def worker_count(asked: int | None, task: Task, rounds: int | None) -> int:
+    """How many workers to start: as asked, else what the machine has cores for.
+
+    A number of rounds is for repeating a training exactly, on any machine.
+    """
+    if launched().count > 1:  # they are started already
+        return 1
+    if asked is None and rounds is None:
+        return usual_count(TrainingConfig(**task.training).batch)
+    return asked or 1
+
+
+def worker_arguments(task: str, options: Mapping[str, Any], *, resume: bool) -> list[str]:
+    """The arguments of `aline` with which another worker does the same."""
+    given = [f"--{name}={value}" for name, value in options.items() if value is not None]
+    return ["train", task, *given, *(["--resume"] if resume else [])]
 
 
 def train_into(folder: Path, task: Task, command: str, **options: Any) -> Model:

@@ -1,21 +1,31 @@
-"""More than one process on one training: PyTorch's DistributedDataParallel, started by torchrun.
+"""More than one process on one training: PyTorch's DistributedDataParallel.
 
 Every worker plays its share of the batch and gradients are averaged, so the global batch, and with
 it the learning curve, is that of one process. The first worker alone writes, shows and keeps time.
+Workers on one machine are started by `accompanied`, those of a cluster by torchrun. A core does
+more as a worker than as a thread: most operations here are too small to be shared.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from aline.errors import InputError
+from aline.errors import InputError, UserError
+
+MOST = 4  # workers where nothing is said: the batch is shared, and a small share is not quicker
+WORKER = "ALINE_WORKER"  # rank, count and meeting place of a worker that `accompanied` started
 
 
 @dataclass(frozen=True)
@@ -51,12 +61,17 @@ class Workers:
         """The module with its gradients averaged over all workers."""
         if self.count == 1:
             return module
-        # Some updates leave the policy, or before the joint phase a head, without a gradient.
+        # Some updates leave the policy, or before the joint phase a head, without a gradient; and
+        # torch warns of an update that does not.
+        module.register_parameter("never_used", nn.Parameter(torch.zeros(())))
         return DistributedDataParallel(module, find_unused_parameters=True)
 
 
 def launched() -> Workers:
-    """What torchrun says about this process; one worker where it was started plainly."""
+    """What this process was started as; one worker where it was started plainly."""
+    if WORKER in os.environ:
+        rank, count, _ = os.environ[WORKER].split(" ", 2)
+        return Workers(int(rank), int(count))
     if not distributed.is_torchelastic_launched():
         return Workers()
     return Workers(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
@@ -74,8 +89,71 @@ def joined() -> Iterator[Workers]:
     if workers.count == 1 or distributed.is_initialized():
         yield workers
         return
-    distributed.init_process_group("gloo")
+    if WORKER in os.environ:
+        place = Path(os.environ[WORKER].split(" ", 2)[2])
+        _marker(place, workers.rank).touch()
+        distributed.init_process_group(
+            "gloo", init_method=place.as_uri(), rank=workers.rank, world_size=workers.count
+        )
+    else:
+        distributed.init_process_group("gloo")
     try:
         yield workers
+    except RuntimeError as error:
+        # What gloo says when the other end of a connection is gone.
+        if any(words in str(error) for words in ("Connection", "closed by peer", "Timed out")):
+            raise UserError("a worker of this training was lost: go on with --resume") from None
+        raise
     finally:
         distributed.destroy_process_group()
+
+
+def usual_count(batch: int) -> int:
+    """As many workers as this process may use cores, where the batch can be shared so."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return next(n for n in range(min(cores or 1, MOST), 0, -1) if batch % n == 0)
+
+
+@contextmanager
+def accompanied(count: int, arguments: Sequence[str]) -> Iterator[None]:
+    """Make this process the first of so many workers, the others started as `aline ARGUMENTS`."""
+    if count == 1:
+        yield
+        return
+    threads = torch.get_num_threads()
+    with ExitStack() as opened:
+        place = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="aline-"))) / "meeting"
+        children = {}
+        for rank in range(1, count):
+            child = children[rank] = subprocess.Popen(
+                [sys.executable, "-m", "aline", *arguments],
+                env={**os.environ, WORKER: f"{rank} {count} {place}", "OMP_NUM_THREADS": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is for the first worker, which ends the others
+            )
+            opened.callback(child.wait)
+            opened.callback(child.kill)
+        for rank, child in children.items():
+            _wait_for(child, _marker(place, rank))
+        os.environ[WORKER] = f"0 {count} {place}"
+        torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            del os.environ[WORKER]
+            torch.set_num_threads(threads)
+
+
+def _marker(place: Path, rank: int) -> Path:
+    """A file that says that a worker has come so far as to join."""
+    return place.with_name(f"worker-{rank}")
+
+
+def _wait_for(child: subprocess.Popen[bytes], marker: Path) -> None:
+    """Until a worker is there; the first would wait in vain for one that cannot start."""
+    while not marker.exists():
+        if child.poll() is not None:
+            raise UserError("a worker could not start: --workers 1 shows why")
+        time.sleep(0.02)
