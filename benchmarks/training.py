@@ -11,8 +11,8 @@ episode. What the weights are does not matter to the time, so they are untrained
 
 Each method runs in processes of its own, by turns: plain in one with as many threads as there are
 cores, aline in a worker a core, which is how `aline train` runs. Its peak memory is that of all its
-processes, with Python and torch (plain needs about 9 GB). Measure on an idle machine: whatever else runs is in the
-numbers.
+processes, with Python and torch (plain needs about 9 GB). Measure on an idle machine: whatever else
+runs is in the numbers.
 """
 
 from __future__ import annotations
