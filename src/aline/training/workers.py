@@ -26,6 +26,8 @@ from aline.errors import InputError, UserError
 
 MOST = 4  # workers where nothing is said: the batch is shared, and a small share is not quicker
 WORKER = "ALINE_WORKER"  # rank, count and meeting place of a worker that `accompanied` started
+# Where workers of one machine talk to each other: a laptop's own name often leads nowhere.
+LOOPBACK = {"linux": "lo", "darwin": "lo0"}
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,8 @@ def joined() -> Iterator[Workers]:
 
 def usual_count(batch: int) -> int:
     """As many workers as this process may use cores, where the batch can be shared so."""
+    if sys.platform not in LOOPBACK:
+        return 1
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return next(n for n in range(min(cores or 1, MOST), 0, -1) if batch % n == 0)
 
@@ -120,8 +124,13 @@ def accompanied(count: int, arguments: Sequence[str]) -> Iterator[None]:
     if count == 1:
         yield
         return
-    threads = torch.get_num_threads()
+    before, threads = dict(os.environ), torch.get_num_threads()
+    if sys.platform in LOOPBACK:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", LOOPBACK[sys.platform])
     with ExitStack() as opened:
+        opened.callback(os.environ.update, before)
+        opened.callback(os.environ.clear)
+        opened.callback(torch.set_num_threads, threads)
         place = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="aline-"))) / "meeting"
         children = {}
         for rank in range(1, count):
@@ -139,11 +148,7 @@ def accompanied(count: int, arguments: Sequence[str]) -> Iterator[None]:
             _wait_for(child, _marker(place, rank))
         os.environ[WORKER] = f"0 {count} {place}"
         torch.set_num_threads(1)
-        try:
-            yield
-        finally:
-            del os.environ[WORKER]
-            torch.set_num_threads(threads)
+        yield
 
 
 def _marker(place: Path, rank: int) -> Path:
