@@ -5,8 +5,9 @@
 Location finding with a pool policy; one thing grows at a time, the others stay as they are below. A
 training step is a round of 50 episodes with one gradient step; an ask is what a participant waits
 for between two answers, on a context of a whole experiment. Parameters grow by adding sources,
-targets by asking for predictions at more points. What the weights are does not matter to the time,
-so they are untrained. Measure on an idle machine.
+targets by asking for predictions at more points. On one thread, as cost is to be seen and not how
+threads share it. What the weights are does not matter to the time, so they are untrained. Measure
+on an idle machine.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def training_step(size: Size) -> Callable[[], None]:
     model = replace(default_model(task, differentiable=False), policy="pool")
     config = TrainingConfig(
         batch=50, updates=1, policy_updates=1, warmup=0.0, random_share=0.0, greedy_share=0.0,
-        candidates=size.candidates, points=size.targets,
+        candidates=size.candidates, points=size.targets, **task.training,
     )  # fmt: skip
     run = Run(
         task=task,
@@ -145,6 +146,8 @@ def draw(rows: list[Row], path: Path) -> None:
                 sizes, [end * n / sizes[-1] for n in sizes], color="0.7", linestyle=":", zorder=0
             )
         axis.set_xlabel(what)
+        axis.set_xticks(sizes, map(str, sizes))
+        axis.minorticks_off()
     axes[0].set_ylabel("ms")
     axes[0].legend(frameon=False)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -158,6 +161,7 @@ def main() -> None:
     parser.add_argument("--figure", type=Path, help="draw it")
     parser.add_argument("--seconds", type=float, default=1.0, help="at least, a size")
     arguments = parser.parse_args()
+    torch.set_num_threads(1)
     start = time.perf_counter()
     rows = list(measure(arguments.seconds))
     for (what, kind), points in curves(rows).items():
