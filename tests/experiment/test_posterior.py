@@ -22,7 +22,7 @@ from torch.distributions import (
 
 from aline.errors import InputError, UserError
 from aline.experiment import Posterior, Predictive
-from aline.experiment.marginals import mixture_quantile
+from aline.experiment.marginals import mixture_quantiles
 from aline.model import Bernoulli, Mixture
 from aline.spaces import Binary, Parameters, Real
 
@@ -311,7 +311,7 @@ def test_no_parameters_no_posterior() -> None:
 def test_mixture_quantile_inverts_the_distribution_function(parts, p: float) -> None:
     weights, means, stds = (np.array(column) for column in zip(*parts, strict=True))
     weights = weights / weights.sum()
-    z = mixture_quantile(weights.tolist(), means.tolist(), stds.tolist(), p)
+    (z,) = mixture_quantiles(weights.tolist(), means.tolist(), stds.tolist(), p)
     reached = float((weights * stats.norm.cdf((z - means) / stds)).sum())
     assert reached == pytest.approx(p, abs=1e-9, rel=1e-5)
 

@@ -104,7 +104,7 @@ class Coordinate(Marginal):
 
     def _quantiles(self, *probabilities: float) -> list[float]:
         weights, means, stds = (part.tolist() for part in self._components)
-        z = [mixture_quantile(weights, means, stds, p) for p in probabilities]
+        z = mixture_quantiles(weights, means, stds, *probabilities)
         quantiles: list[float] = _to_user(self._scale, np.array(z)).tolist()
         return quantiles
 
@@ -190,10 +190,10 @@ def _to_user(scale: Scale, z: Array) -> Array:
     return np.asarray(scale.to_user(torch.from_numpy(z)))
 
 
-def mixture_quantile(
-    weights: Sequence[float], means: Sequence[float], stds: Sequence[float], p: float
-) -> float:
-    """The p-quantile of a Gaussian mixture, 0 < p < 1.
+def mixture_quantiles(
+    weights: Sequence[float], means: Sequence[float], stds: Sequence[float], *levels: float
+) -> list[float]:
+    """The quantiles of a Gaussian mixture at levels 0 < p < 1.
 
     Newton's method on the probit of its distribution function, which for one component is a
     straight line, with bisection wherever a step would leave the bracket. In plain Python: for ten
@@ -201,23 +201,28 @@ def mixture_quantile(
     """
     parts = list(zip(means, [_SQRT_HALF / std for std in stds], strict=True))
     peaks = [w / s for w, s in zip(weights, stds, strict=True)]
-    low, high = min(means) - 9 * max(stds), max(means) + 9 * max(stds)
-    goal, enough = _probit(p), 1e-4 * min(stds)
+    least, most = min(means) - 9 * max(stds), max(means) + 9 * max(stds)
+    enough = 1e-3 * min(stds)
     mean: float = sum(map(mul, weights, means))
     squares = [(m - mean) ** 2 + s * s for m, s in zip(means, stds, strict=True)]
-    z = mean + goal * math.sqrt(sum(map(mul, weights, squares)))
-    while high - low > 1e-5 * enough:
-        if not low < z < high:
-            z = (low + high) / 2
-        away = [(m - z) * r for m, r in parts]
-        reached = _probit(sum(map(mul, weights, map(math.erfc, away))) / 2)
-        low, high = (low, z) if reached > goal else (z, high)
-        density = sum(map(mul, peaks, [math.exp(-a * a) for a in away]))
-        step = (reached - goal) * math.exp(-0.5 * reached**2) / max(density, 1e-300)
-        z -= step
-        if abs(step) < enough:  # what is left is of the order of the step squared
-            break
-    return min(max(z, low), high)
+    spread = math.sqrt(sum(map(mul, weights, squares)))
+
+    def solve(goal: float) -> float:
+        low, high, z = least, most, mean + goal * spread
+        while high - low > 1e-6 * enough:
+            if not low < z < high:
+                z = (low + high) / 2
+            away = [(m - z) * r for m, r in parts]
+            reached = _probit(sum(map(mul, weights, map(math.erfc, away))) / 2)
+            low, high = (low, z) if reached > goal else (z, high)
+            density = sum(map(mul, peaks, [math.exp(-a * a) for a in away]))
+            step = (reached - goal) * math.exp(-0.5 * reached**2) / max(density, 1e-300)
+            z -= step
+            if abs(step) < enough:  # what is left is of the order of the step squared
+                break
+        return min(max(z, low), high)
+
+    return [solve(_probit(p)) for p in levels]
 
 
 def _probit(p: float) -> float:

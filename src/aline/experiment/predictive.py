@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from aline.errors import InputError
-from aline.experiment.marginals import as_double, check_probability, mixture_quantile, tails
+from aline.experiment.marginals import as_double, check_probability, mixture_quantiles, tails
 from aline.model import Belief, Bernoulli, Censored, Mixture
 from aline.spaces import Outcome, Real
 
@@ -79,7 +79,7 @@ class Predictive:
             self._belief.std.tolist(),
             strict=True,
         )
-        z = torch.tensor([mixture_quantile(*row, p) for row in rows], dtype=torch.float64)
+        z = torch.tensor([mixture_quantiles(*row, p)[0] for row in rows], dtype=torch.float64)
         if isinstance(self._belief, Censored):
             z = z.clamp(*self._belief.limits)
         return self._outcome.to_user(z).float()

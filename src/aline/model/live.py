@@ -2,9 +2,11 @@
 
 A trial of an experiment is a few dozen tiny tensors: what it costs is the number of operations,
 not their size. For one episode and an "independent" context we can do with a third of them:
-LayerNorm's affine part and the attention scale go into the next matrix, the keys of all layers
-are projected in one batched product, unselected targets are left out instead of masked, and
-attention runs with queries last, which suits hundreds of queries and 8-dimensional heads.
+LayerNorm's affine part and the attention scale go into the next matrix, its centring into the
+matrices before it, the keys of all layers are projected in one batched product, unselected targets
+are left out instead of masked, and attention runs with queries last, which suits hundreds of
+queries and 8-dimensional heads. Its softmax is in powers of two, which take half as long as those
+of e, and is normalised when the values are summed: their row of ones sums the weights.
 
 What has a few rows (one more observation, the parameters' tokens, their mixtures) is computed in
 numpy, whose operations cost less to call; what may have hundreds (candidates, points to predict
@@ -37,6 +39,10 @@ Rows = TypeVar("Rows", Array, Tensor)
 
 # As arrays: numpy takes longer to read a Python number than to add it.
 _ZERO, _FLOOR, _EPSILON = np.array([[0.0], [STD_FLOOR], [1e-5]], np.float32)
+_NARROWEST, _WIDEST = np.array([[-7.0], [1.0]], np.float32)  # log scales of a mixture's layout
+_SMALL = torch.tensor([1e-5])
+_PER_NAT = 1 / math.log(2)  # powers of two in one of e
+_MOST = 120.0  # a power of two that can still be summed
 
 
 def begin(network: Network) -> View:
@@ -45,7 +51,7 @@ def begin(network: Network) -> View:
     if network.config.context == "full" or network.config.kernels:
         return network.read(empty)
     weights = Folded.of(network)
-    first = weights.project(weights.context_states(network.nothing.detach().numpy()[None]))
+    first = weights.project(weights.context_states(weights.nothing))
     stored = Stored(*first, np.zeros((len(network.spec.design) + 1, 1), np.float32))
     return LiveView(network, empty, [], [], None, None, (1, 1), weights=weights, stored=stored)
 
@@ -54,14 +60,14 @@ class Projected(NamedTuple):
     """Keys and values of some tokens in some layers."""
 
     keys: Array  # [layer, head, token, head_dim]
-    values: Array  # [layer, head, head_dim, token]
+    values: Array  # [layer, head, head_dim + 1, token], the last row ones
 
 
 class Stored(NamedTuple, Generic[Rows]):
     """What the context left in every layer, the inference layers before the policy's."""
 
     keys: Rows  # [layer, head, context, head_dim]
-    values: Rows  # [layer, head, head_dim, context]
+    values: Rows  # [layer, head, head_dim + 1, context]
     plain: Rows  # [plain, context], the observations as they are
 
 
@@ -86,7 +92,8 @@ class LiveView(View):
         return Decoded([rows[None, None] for rows in states], plain[None, None])
 
     def _decode_many(self, rows: Tensor) -> tuple[list[Tensor], Tensor]:
-        return self._decode(rows, self.weights.layers, Stored(*map(torch.from_numpy, self.stored)))
+        stored = Stored(*map(torch.from_numpy, self.stored))
+        return self._decode(_less_mean(rows), self.weights.layers, stored)
 
     def _decode(
         self, rows: Rows, layers: list[FoldedLayer[Rows]], stored: Stored[Rows]
@@ -94,11 +101,11 @@ class LiveView(View):
         """Rows [target, embed] after each layer, and what the last read of the observations."""
         states = []
         for index, layer in enumerate(layers):
-            rows, weights = layer(rows, stored.keys[index], stored.values[index])
+            rows, weights, total = layer(rows, stored.keys[index], stored.values[index])
             states.append(rows)
         if not self.network.config.shortcuts:
             return states, rows[:, :0]
-        plain = stored.plain @ weights  # [head, plain, token]
+        plain = stored.plain @ weights / total  # [head, plain, token]
         return states, plain.reshape(len(plain) * len(stored.plain), len(rows)).T
 
     @cached_property
@@ -141,15 +148,22 @@ class LiveView(View):
 
     def scores(self, candidates: Tensor, goal: Goal) -> Tensor:
         """The pool policy's logits [1, 1, query] of candidates [1, 1, query, design]."""
-        told = self._told()
-        told = None if told is None else told[0, 0]
         spectrum = torch.from_numpy(self.weights.spectrum(candidates[0, 0]))
-        rows = self._ask(self.weights.candidate(spectrum, told), goal)
+        rows = self._ask(self.weights.candidate(spectrum, self._heard), goal)
         return self.weights.score(_standardise(rows)).view(1, 1, -1)
+
+    @property
+    def _heard(self) -> Tensor | None:
+        """What the policy makes of q's moments, [hidden]."""
+        if self.weights.told is None:
+            return None
+        return torch.from_numpy(_moments(self._components).dot(self.weights.told))
 
     def _policy_decode(self, tokens: Tensor, goal: Goal) -> Tensor:
         """Queries see the context and the selected targets, never each other."""
-        out: Tensor = self.network.policy.norm(self._ask(tokens[0, 0], goal)[None, None])
+        rows = tokens[0, 0]
+        rows = self._ask(_less_mean(rows), goal)
+        out: Tensor = self.network.policy.norm(rows[None, None])
         return out
 
     def _ask(self, rows: Tensor, goal: Goal) -> Tensor:
@@ -159,7 +173,7 @@ class LiveView(View):
         values = torch.from_numpy(np.concatenate([self.stored.values[-depth:], own.values], 3))
         bias = self._bias(goal, keys.shape[2])
         for layer, k, v in zip(self.weights.policy, keys, values, strict=True):
-            rows, _ = layer(rows, k, v, bias)
+            rows, _, _ = layer(rows, k, v, bias)
         return rows
 
     def _bias(self, goal: Goal, keys: int) -> Tensor | None:
@@ -168,7 +182,7 @@ class LiveView(View):
             return None
         selected = torch.cat([goal.parameters, goal.points_mask], 1)
         own = goal.log_weight[selected]
-        return torch.cat([torch.zeros(keys - len(own)), own])[:, None]
+        return _PER_NAT * torch.cat([torch.zeros(keys - len(own)), own])[:, None]
 
     def _selected_states(self, goal: Goal, depth: int) -> Array:
         """The goal's tokens as the policy's layers read them, [layer, target, embed]."""
@@ -221,15 +235,15 @@ class FoldedLayer(Generic[Rows]):
     @staticmethod
     def of(layer: Layer) -> FoldedLayer[Tensor]:
         """Fold a layer."""
-        scale = 1 / math.sqrt(layer.query.in_features // layer.heads)
+        scale = _PER_NAT / math.sqrt(layer.query.in_features // layer.heads)
         query, query_bias = _fold(layer.norm_query, layer.query)
         feed_in, feed_in_bias = _fold(layer.norm_feed, layer.feed_in)
         out, feed_out = layer.out, layer.feed_out
         return FoldedLayer(
             query * scale, query_bias * scale,
-            out.weight.T.contiguous(), out.bias,
+            *_centred(out.weight.T, out.bias),
             feed_in, feed_in_bias,
-            feed_out.weight.T.contiguous(), feed_out.bias,
+            *_centred(feed_out.weight.T, feed_out.bias),
         )  # fmt: skip
 
     def feed(self, rows: Rows) -> Rows:
@@ -241,19 +255,21 @@ class FoldedLayer(Generic[Rows]):
 
     def __call__(
         self, rows: Rows, keys: Rows, values: Rows, bias: Rows | None = None
-    ) -> tuple[Rows, Rows]:
+    ) -> tuple[Rows, Rows, Rows]:
         """Rows [token, embed] after reading keys [head, key, head_dim] and feeding forward.
 
-        Also the weights [head, key, token] with which they read.
+        Also how much they read of each, [head, key, token], and what that has to be divided by.
         """
         heads, _, head_dim = keys.shape
         query = _product(_standardise(rows), self.query, self.query_bias)
         logits = _products(keys, query.T.reshape(heads, head_dim, len(rows)))  # [head, key, token]
-        weights = _softmax(logits if bias is None else logits + bias)
-        read = _products(values, weights).reshape(heads * head_dim, len(rows)).T
+        weights = _powers(logits if bias is None else logits + bias)
+        sums = _products(values, weights)
+        total = sums[:, head_dim:]
+        read = (sums[:, :head_dim] / total).reshape(heads * head_dim, len(rows)).T
         told = _product(read, self.out, rows)
         told += self.out_bias
-        return self.feed(told), weights
+        return self.feed(told), weights, total
 
 
 @dataclass(frozen=True)
@@ -270,6 +286,10 @@ class FoldedMlp(Generic[Rows]):
         """Fold an MLP and the norm before its first inputs."""
         weight, bias = _fold(norm, mlp.first)
         return FoldedMlp(weight, bias, mlp.second.weight.T.contiguous(), mlp.second.bias)
+
+    def centred(self: FoldedMlp[Tensor]) -> FoldedMlp[Tensor]:
+        """With outputs whose mean is zero."""
+        return FoldedMlp(self.first, self.first_bias, *_centred(self.second, self.second_bias))
 
     @staticmethod
     def sum(a: FoldedMlp[Tensor], b: FoldedMlp[Tensor]) -> FoldedMlp[Tensor]:
@@ -293,15 +313,17 @@ class Folded(NamedTuple):
     space: Design
     heads: int
     octaves: Array
+    nothing: Array  # [1, embed], the token that stands for no observation
     parameters: Array  # [parameter, embed], their tokens
     observation: FoldedMlp[Array]  # of a design's spectrum and an outcome
     candidate: FoldedMlp[Tensor]  # of a design's spectrum
     layers: list[FoldedLayer[Tensor]]
     few_layers: list[FoldedLayer[Array]]  # the same, for a few rows
     policy: list[FoldedLayer[Tensor]]
-    key_value: Array  # [layer, embed, 2 * embed]
-    key_value_bias: Array  # [layer, 1, 2 * embed]
+    key_value: Array  # [layer, embed, 2 * embed + head], a head's keys, values and one together
+    key_value_bias: Array  # [layer, 1, 2 * embed + head]
     posterior: FoldedMlp[Array]
+    told: Array | None  # [2 * parameter, hidden]
     score: FoldedMlp[Tensor]
 
     @classmethod
@@ -310,27 +332,40 @@ class Folded(NamedTuple):
         """Fold a network; later changes of its weights do not show."""
         policy = network.policy
         folds = [
-            _fold(layer.norm_key, layer.key_value) for layer in (*network.layers, *policy.layers)
+            _with_ones(*_fold(layer.norm_key, layer.key_value), network.config.heads)
+            for layer in (*network.layers, *policy.layers)
         ]
         layers = [FoldedLayer.of(layer) for layer in network.layers]
-        design = FoldedMlp.of(network.design_embedder.mlp)
-        observation = FoldedMlp.sum(design, FoldedMlp.of(network.outcome_embedder))
+        design = FoldedMlp.of(network.design_embedder.mlp).centred()
+        observation = FoldedMlp.sum(design, FoldedMlp.of(network.outcome_embedder).centred())
         posterior = FoldedMlp.of(network.posterior_head.mlp, network.norm)
-        return cls(
+        folded = cls(
             space=network.spec.design,
             heads=network.config.heads,
             octaves=network.design_embedder.octaves.numpy(),
-            parameters=network.parameter_embedding.detach().numpy(),
+            nothing=_less_mean(network.nothing[None]).numpy(),
+            parameters=_less_mean(network.parameter_embedding).numpy(),
             observation=FoldedMlp(*_arrays(observation)),
-            candidate=design if policy.is_box else FoldedMlp.of(policy.embedder.mlp),
+            candidate=design if policy.is_box else FoldedMlp.of(policy.embedder.mlp).centred(),
             layers=layers,
             few_layers=[FoldedLayer(*_arrays(layer)) for layer in layers],
             policy=[FoldedLayer.of(layer) for layer in policy.layers],
             key_value=torch.stack([weight for weight, _ in folds]).numpy(),
             key_value_bias=torch.stack([bias for _, bias in folds])[:, None].numpy(),
             posterior=FoldedMlp(*_arrays(posterior)),
+            told=None if policy.told is None else policy.told.weight.T.contiguous().numpy(),
             score=FoldedMlp.of(policy.head, policy.norm),
         )
+        return folded._relative()
+
+    def _relative(self) -> Folded:
+        """Likewise, with keys relative to those of the token that stands for no observation.
+
+        All logits of a query then differ by as much as before, and one of them is zero.
+        """
+        keys, values = self.project(self.context_states(self.nothing))
+        own = np.concatenate([keys[:, :, 0], np.zeros_like(values[..., 0])], 2)
+        return self._replace(key_value_bias=self.key_value_bias - own.reshape(len(own), 1, -1))
 
     def spectrum(self, designs: Tensor) -> Array:
         """What the embedders make of designs [row, design] before their MLP."""
@@ -351,8 +386,9 @@ class Folded(NamedTuple):
         layers, tokens, width = states.shape
         rows = _standardise(states.reshape(layers * tokens, width)).reshape(states.shape)
         both = rows @ self.key_value[-layers:] + self.key_value_bias[-layers:]
-        split = both.reshape(layers, tokens, 2, self.heads, width // self.heads)
-        return Projected(split[:, :, 0].swapaxes(1, 2), split[:, :, 1].transpose(0, 2, 3, 1))
+        split = both.reshape(layers, tokens, self.heads, -1)  # keys, values, one
+        cut = width // self.heads
+        return Projected(split[..., :cut].swapaxes(1, 2), split[..., cut:].transpose(0, 2, 3, 1))
 
 
 def _components(raw: Array, plain: Array, components: int) -> Components:
@@ -361,8 +397,9 @@ def _components(raw: Array, plain: Array, components: int) -> Components:
     std = np.logaddexp(raw[:, 2 * components : 3 * components], _ZERO) + _FLOOR
     if plain.shape[1]:
         layout = raw[:, 3 * components :]
-        base = (_softmax(layout[:, :-1])[:, :-1] * plain).sum(1, keepdims=True)
-        scale = np.exp(layout[:, -1:].clip(-7.0, 1.0))
+        share = torch.from_numpy(layout[:, :-1]).softmax(1).numpy()[:, :-1]
+        base = np.add.reduce(share * plain, 1, keepdims=True)
+        scale = np.exp(np.minimum(np.maximum(layout[:, -1:], _NARROWEST), _WIDEST))
         mean, std = base + scale * mean, scale * std + _FLOOR
     return Components(torch.from_numpy(logit).log_softmax(1).numpy(), mean, std)
 
@@ -370,9 +407,9 @@ def _components(raw: Array, plain: Array, components: int) -> Components:
 def _moments(parts: Components) -> Array:
     """Means, then log spreads, as `Mixture.moments` has them, [2 * parameter]."""
     weight = np.exp(parts.log_weight)
-    mean = (weight * parts.mean).sum(1)
-    square = parts.std**2 + (parts.mean - mean[:, None]) ** 2
-    spread = np.sqrt((weight * square).sum(1))
+    mean = np.add.reduce(weight * parts.mean, 1)
+    away = parts.mean - mean[:, None]
+    spread = np.sqrt(np.add.reduce(weight * (parts.std * parts.std + away * away), 1))
     return np.concatenate([mean, np.log(np.maximum(spread, _FLOOR))])
 
 
@@ -403,30 +440,41 @@ def _ramp(rows: Rows) -> Rows:
     return out
 
 
-def _softmax(logits: Rows) -> Rows:
-    """Weights that sum to one along the second axis."""
+def _powers(logits: Rows) -> Rows:
+    """Powers of two, in place.
+
+    Exponents are relative to the token that stands for no observation (`Folded.of`): sums of
+    powers are at least one. None of the shipped networks comes near the limit above.
+    """
     if isinstance(logits, Tensor):
-        return logits.softmax(1)
-    weights: Array = torch.from_numpy(logits).softmax(1).numpy()  # numpy's sums take longer
-    return weights
+        return logits.clamp_max_(_MOST).exp2_()
+    np.minimum(logits, _MOST, out=logits)
+    out: Array = np.exp2(logits, out=logits)
+    return out
 
 
 def _standardise(rows: Rows) -> Rows:
-    """LayerNorm without its affine part, which `_fold` moved into the next matrix."""
+    """LayerNorm of rows with a mean of zero, without its affine part.
+
+    That, `_fold` moved into the next matrix, and the centring `_centred` into those before. The
+    mean of squares is a product with a constant, which takes half as long as a sum.
+    """
     if isinstance(rows, Tensor):
-        return torch.layer_norm(rows, rows.shape[-1:])
-    # Products with constant matrices, which take half as long as numpy's means.
-    centre, mean = _averages(rows.shape[-1])
-    centred = rows.dot(centre)
-    scaled: Array = centred / np.sqrt((centred * centred).dot(mean) + _EPSILON)
+        return rows * torch.addmm(_SMALL, rows * rows, _column(rows.shape[-1])).rsqrt_()
+    scaled: Array = rows / np.sqrt((rows * rows).dot(_mean(rows.shape[-1])) + _EPSILON)
     return scaled
 
 
 @cache
-def _averages(width: int) -> tuple[Array, Array]:
-    """Matrices that take the mean from rows [..., width], and that put it in each place."""
-    mean = np.full((width, width), 1 / width, np.float32)
-    return np.eye(width, dtype=np.float32) - mean, mean
+def _column(width: int) -> Tensor:
+    """A matrix that takes the mean of rows [..., width]."""
+    return torch.full((width, 1), 1 / width)
+
+
+@cache
+def _mean(width: int) -> Array:
+    """A matrix that puts the mean of rows [..., width] in each place."""
+    return np.full((width, width), 1 / width, np.float32)
 
 
 def _arrays(folded: FoldedLayer[Tensor] | FoldedMlp[Tensor]) -> list[Array]:
@@ -444,3 +492,25 @@ def _fold(norm: nn.LayerNorm | None, linear: nn.Linear) -> tuple[Tensor, Tensor]
     normed = linear.weight[:, : len(norm.weight)]
     weight = torch.cat([normed * norm.weight, linear.weight[:, len(norm.weight) :]], 1)
     return weight.T.contiguous(), linear.bias + normed @ norm.bias
+
+
+def _less_mean(rows: Tensor) -> Tensor:
+    return rows - rows.mean(-1, keepdim=True)
+
+
+def _centred(weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    """A matrix [inputs, outputs] and bias whose outputs have a mean of zero.
+
+    All that reads the rows which it adds to is a LayerNorm, which would take the mean away.
+    """
+    return _less_mean(weight).contiguous(), _less_mean(bias)
+
+
+def _with_ones(weight: Tensor, bias: Tensor, heads: int) -> tuple[Tensor, Tensor]:
+    """Keys' and values' matrix and bias by heads, with a value of one besides in each."""
+    inputs = len(weight)
+    parts = [part.reshape(-1, 2, heads, part.shape[-1] // 2 // heads) for part in (weight, bias)]
+    by_head = [part.swapaxes(1, 2).reshape(len(part), heads, -1) for part in parts]
+    zero, one = torch.zeros(inputs, heads, 1), torch.ones(1, heads, 1)
+    joined = [torch.cat(pair, 2).flatten(1) for pair in zip(by_head, (zero, one), strict=True)]
+    return joined[0], joined[1][0]
