@@ -369,8 +369,9 @@ class View:
     @cached_property
     def moments(self) -> Tensor:
         """What the policy is told of q: means, then log spreads, [batch, group, 2 * parameter]."""
-        mean, std = self.posterior().moments()
-        return torch.cat([mean, std.clamp_min(STD_FLOOR).log()], -1).detach()
+        with torch.no_grad():
+            mean, std = self.posterior().moments()
+            return torch.cat([mean, std.clamp_min(STD_FLOOR).log()], -1)
 
     def _point_states(self, points: Tensor, expected: Expectation | None) -> Decoded:
         tokens = self.network.design_embedder(points) + self.network.prediction_marker
