@@ -122,9 +122,7 @@ class Desk:
                     await self.quick(self.lab.look, name)
                     if desk.experiment.sequence == before.sequence:
                         raise (lost(name) if isinstance(error, Conflict) else error) from None
-        raise StateError(
-            f"other processes kept writing to experiment {name!r}: try again later"
-        )
+        raise StateError(f"other processes kept writing to experiment {name!r}: try again later")
 
     async def _try(self, desk: Place, work: Callable[[Experiment], Result], here: bool) -> Result:
         """Do it to a copy, write what the copy drafted, put the copy in its place."""

@@ -75,10 +75,10 @@ def create_app(settings: Settings, storage: Storage | None = None) -> ASGIApp:
         redoc_url=None,
         lifespan=lifespan,
         default_response_class=Json,
+        # Not include_router, which looks for a route twice: half of what a small call costs.
+        routes=[*api.routes, *pages.pages.routes],
     )
     app.state.desk, app.state.settings, app.state.tokens = desk, settings, Tokens(kept)
-    app.include_router(api)
-    app.include_router(pages.pages)
     app.mount("/static", StaticFiles(packages=[("aline.app.service", "static")]), "static")
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
