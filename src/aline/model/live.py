@@ -30,6 +30,7 @@ from aline.model.closeup import Seen
 from aline.model.embedder import Mlp
 from aline.model.heads import STD_FLOOR, Mixture
 from aline.model.network import Decoded, Network, View, plain_observations
+from aline.model.remembered import remembered
 from aline.spaces import Design
 
 Array = np.ndarray[Any, np.dtype[np.float32]]
@@ -44,7 +45,7 @@ def begin(network: Network) -> View:
     empty = Context.empty(1, len(network.spec.design))
     if network.config.context == "full" or network.config.kernels:
         return network.read(empty)
-    weights = Folded.of(network)
+    weights = _folded(network)
     first = weights.project(weights.context_states(network.nothing.detach().numpy()[None]))
     stored = Stored(*first, np.zeros((len(network.spec.design) + 1, 1), np.float32))
     return LiveView(network, empty, [], [], None, None, (1, 1), weights=weights, stored=stored)
@@ -353,6 +354,9 @@ class Folded(NamedTuple):
         both = rows @ self.key_value[-layers:] + self.key_value_bias[-layers:]
         split = both.reshape(layers, tokens, 2, self.heads, width // self.heads)
         return Projected(split[:, :, 0].swapaxes(1, 2), split[:, :, 1].transpose(0, 2, 3, 1))
+
+
+_folded = remembered(Folded.of)
 
 
 def _components(raw: Array, plain: Array, components: int) -> Components:
