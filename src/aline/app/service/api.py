@@ -18,6 +18,7 @@ from aline.app.service.guard import Refusal
 from aline.app.service.lab import Desk as Place
 from aline.app.service.lab import Lab
 from aline.app.service.metrics import Metrics
+from aline.app.service.routes import KEY, TrialRoute
 from aline.app.service.scribe import Scribe
 from aline.app.service.streams import Streams
 from aline.episodes import predictions
@@ -38,7 +39,7 @@ Number = Annotated[int, Path(description="A trial's number.", ge=0, le=2**31)]
 Key = Annotated[
     str | None,
     Header(
-        alias="Idempotency-Key",
+        alias=KEY,
         min_length=1,
         max_length=150,
         description="Marks this call: repeated with the same key it changes nothing more.",
@@ -164,7 +165,29 @@ def desk_of(request: Request) -> Desk:
     return desk
 
 
+# Routes are tried in this order.
+trials = APIRouter(prefix="/api/v1", responses=_FAILURES, route_class=TrialRoute)
 api = APIRouter(prefix="/api/v1", responses=_FAILURES)
+
+
+@trials.post(
+    "/experiments/{name}/ask", response_model=schemas.Trial, status_code=201, tags=["trials"]
+)
+async def ask(request: Request, name: Name, key: Key = None) -> Response:
+    """The next trial. Several may be open at a time."""
+    return await desk_of(request).trial(name, "asked", lambda e: e.ask(key=key), here=True)
+
+
+@trials.post(
+    "/experiments/{name}/trials/{number}/tell", response_model=schemas.Trial, tags=["trials"]
+)
+async def tell(
+    request: Request, name: Name, number: Number, body: schemas.Tell, key: Key = None
+) -> Response:
+    """What a trial gave. It is on disk when the reply comes."""
+    return await desk_of(request).trial(
+        name, "told", lambda e: e.tell(number, body.outcome, body.design, key=key), here=True
+    )
 
 
 @api.get("/models", response_model=schemas.Models, tags=["models"])
@@ -253,22 +276,6 @@ async def close(request: Request, name: Name) -> Response:
         return _shape(desk)(experiment)
 
     return Json(await desk.change(name, work))
-
-
-@api.post("/experiments/{name}/ask", response_model=schemas.Trial, status_code=201, tags=["trials"])
-async def ask(request: Request, name: Name, key: Key = None) -> Response:
-    """The next trial. Several may be open at a time."""
-    return await desk_of(request).trial(name, "asked", lambda e: e.ask(key=key), here=True)
-
-
-@api.post("/experiments/{name}/trials/{number}/tell", response_model=schemas.Trial, tags=["trials"])
-async def tell(
-    request: Request, name: Name, number: Number, body: schemas.Tell, key: Key = None
-) -> Response:
-    """What a trial gave. It is on disk when the reply comes."""
-    return await desk_of(request).trial(
-        name, "told", lambda e: e.tell(number, body.outcome, body.design, key=key), here=True
-    )
 
 
 @api.post(

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 
 from aline import __version__
 from aline.app.service import pages, schemas
-from aline.app.service.api import Desk, Json, api, desk_of
+from aline.app.service.api import Desk, Json, api, desk_of, trials
 from aline.app.service.guard import Guard
 from aline.app.service.lab import Lab
 from aline.app.service.metrics import Metrics
@@ -76,7 +76,7 @@ def create_app(settings: Settings, storage: Storage | None = None) -> ASGIApp:
         lifespan=lifespan,
         default_response_class=Json,
         # Not include_router, which looks for a route twice: half of what a small call costs.
-        routes=[*api.routes, *pages.pages.routes],
+        routes=[*trials.routes, *api.routes, *pages.pages.routes],
     )
     app.state.desk, app.state.settings, app.state.tokens = desk, settings, Tokens(kept)
     app.mount("/static", StaticFiles(packages=[("aline.app.service", "static")]), "static")
