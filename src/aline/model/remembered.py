@@ -18,7 +18,8 @@ Module = TypeVar("Module", bound=nn.Module)
 def remembered(compute: Callable[[Module], Result]) -> Callable[[Module], Result]:
     """A function of a network that computes only what it has not computed already.
 
-    Its result must not refer to the network, which could then never be let go.
+    Its result must not refer to the network, which could then never be let go. Torch does not
+    count what is written through a tensor's `.data`: such a change is not seen.
     """
     kept: WeakKeyDictionary[Module, tuple[list[tuple[int, int]], Result]] = WeakKeyDictionary()
 

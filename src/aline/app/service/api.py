@@ -145,7 +145,8 @@ class Desk:
         return Json(shapes.trial(found), 201 if event == "asked" else 200)
 
     async def _open(self, name: str) -> Place:
-        return self.lab.at_hand(name) or await self.slow(self.lab.desk, name)
+        desk = self.lab.at_hand(name)
+        return await self.slow(self.lab.desk, name) if desk is None else desk
 
     def _lengths(self, names: list[str]) -> Any:
         return self.slow(self.lab.storage.lengths, names)

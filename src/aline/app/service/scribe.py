@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from aline.errors import UserError
 from aline.experiment import Storage
 from aline.experiment.storage import Addition
 
@@ -40,23 +39,25 @@ class Scribe:
         try:
             while self._waiting:
                 taken, self._waiting = self._waiting, []
-                additions = [addition for addition, _ in taken]
-                try:
-                    problems = await loop.run_in_executor(
-                        self._thread, self._storage.write, additions
-                    )
-                except Exception as error:  # each caller's, not ours
-                    problems = [error] * len(taken)
-                _answer(taken, problems)
+                _answer(taken, await self._write(loop, [addition for addition, _ in taken]))
         finally:
             self._task = None
+
+    async def _write(
+        self, loop: asyncio.AbstractEventLoop, additions: list[Addition]
+    ) -> Sequence[Exception | None]:
+        """What kept each addition out; a storage that fails fails them all."""
+        try:
+            return await loop.run_in_executor(self._thread, self._storage.write, additions)
+        except Exception as error:
+            return [error] * len(additions)
 
     def close(self) -> None:
         """Let the thread go when it has written what it has."""
         self._thread.shutdown(wait=True)
 
 
-def _answer(taken: Waiting, problems: Sequence[Exception | UserError | None]) -> None:
+def _answer(taken: Waiting, problems: Sequence[Exception | None]) -> None:
     for (_, written), problem in zip(taken, problems, strict=True):
         if written.done():  # its caller has gone
             continue
