@@ -14,7 +14,8 @@ import pytest
 from postgresql import Server
 
 from aline.errors import AlineError, NotFoundError, StateError, StorageError
-from aline.experiment.storage import Conflict, MemoryStorage, Storage, open_storage
+from aline.experiment.storage import Addition, Conflict, MemoryStorage, Storage, open_storage
+from aline.experiment.storage.base import to_text
 from aline.experiment.storage.database import DatabaseStorage
 
 Open = Callable[[], Storage]
@@ -128,6 +129,56 @@ def test_an_unknown_experiment_is_named(reopen: Open) -> None:
     with pytest.raises(NotFoundError, match="got 'b'"):
         storage.append("b", 1, event(1))
     assert storage.names() == ["a"]
+
+
+def addition(name: str, sequence: int, count: int = 1) -> Addition:
+    return Addition(name, sequence, [to_text(event(sequence + n)) for n in range(count)])
+
+
+def test_several_journals_are_written_in_one_go(reopen: Open) -> None:
+    storage = reopen()
+    for name in ("b", "a"):
+        storage.create(name, event(0))
+    assert storage.write([addition("b", 1, 2), addition("a", 1)]) == [None, None]
+    assert reopen().read("b") == [event(0), event(1), event(2)]
+    assert reopen().read("a") == [event(0), event(1)]
+
+
+def test_what_cannot_be_written_keeps_nothing_else_out(reopen: Open) -> None:
+    storage = reopen()
+    for name in ("a", "b", "c"):
+        storage.create(name, event(0))
+    storage.append("b", 1, event(7))
+    late = [addition("a", 1), addition("b", 1, 2), addition("nowhere", 1), addition("c", 1)]
+    problems = storage.write(late)
+    assert [type(one) for one in problems] == [type(None), Conflict, NotFoundError, type(None)]
+    assert storage.lengths() == {"a": 2, "b": 2, "c": 2}
+    assert storage.read("b") == [event(0), event(7)]
+
+
+def test_groups_in_any_order_do_not_wait_for_each_other(reopen: Open) -> None:
+    """Two writers at the same places: each place is taken once, and nobody is stuck."""
+    writers, names = [reopen(), reopen()], [f"e{n}" for n in range(6)]
+    for name in names:
+        writers[0].create(name, event(0))
+
+    def write(who: int) -> list[list[bool]]:
+        order = names[:: 1 if who else -1]
+        found = []
+        for sequence in range(1, 11):
+            problems = writers[who].write([addition(name, sequence) for name in order])
+            found.append([one is None for one in problems][:: 1 if who else -1])
+        return found
+
+    with ThreadPoolExecutor(2) as pool:
+        one, two = pool.map(write, (0, 1))
+    for first, second in zip(one, two, strict=True):
+        assert not any(a and b for a, b in zip(first, second, strict=True))
+    lengths = writers[0].lengths()
+    assert all(
+        lengths[name] == 1 + sum(row[n] for row in one) + sum(row[n] for row in two)
+        for n, name in enumerate(names)
+    )
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), object(), {1, 2}])

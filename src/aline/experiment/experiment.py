@@ -33,7 +33,8 @@ from aline.experiment.settings import (
     plain_target,
 )
 from aline.experiment.state import State
-from aline.experiment.storage import Conflict, Event, Storage, open_storage
+from aline.experiment.storage import Conflict, Event, Journal, Storage, open_storage
+from aline.experiment.storage.base import lost
 from aline.experiment.trial import Trial, plain_design, plain_designs
 from aline.model import Model
 from aline.spaces import Design
@@ -122,7 +123,7 @@ class Experiment:
         experiment._begin(kept, name, created, _replay(state, events, name))
         return experiment
 
-    def _begin(self, storage: Storage, name: str, created: Event, state: State) -> None:
+    def _begin(self, storage: Journal, name: str, created: Event, state: State) -> None:
         self._storage, self._name, self._created, self._state = storage, name, created, state
         self._history = History()
 
@@ -207,10 +208,13 @@ class Experiment:
         """What is known about the parameters."""
         return self._state.posterior
 
-    def snapshot(self) -> Experiment:
-        """This experiment as it is now, to look at while the original goes on."""
+    def snapshot(self, journal: Journal | None = None) -> Experiment:
+        """This experiment as it is now, to look at while the original goes on.
+
+        What is done to the copy goes to `journal`, if that is given.
+        """
         copy = Experiment.__new__(Experiment)
-        copy._begin(self._storage, self._name, self._created, self._state)
+        copy._begin(journal or self._storage, self._name, self._created, self._state)
         copy._history = self._history
         return copy
 
@@ -391,9 +395,7 @@ class Experiment:
                 self._storage.append(self._name, self._state.sequence, event)
             except Conflict:
                 if not self.refresh():
-                    raise StorageError(
-                        f"experiment {self._name!r} lost events in its storage"
-                    ) from None
+                    raise lost(self._name) from None
             else:
                 self._state = state
                 return event

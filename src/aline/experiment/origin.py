@@ -9,7 +9,8 @@ from pathlib import Path
 from aline import zoo
 from aline.errors import InputError, NotFoundError, StateError
 from aline.experiment.storage import Event
-from aline.model import Model
+from aline.model import Model, Network
+from aline.model.remembered import remembered
 
 
 def check_model(model: Model) -> Model:
@@ -31,10 +32,15 @@ def digest(model: Model) -> str:
 
     Not the rest of its card, where measurements and fields of later versions may be added.
     """
-    task = model.spec.to_json()
+    return _digest(model.network)
+
+
+@remembered
+def _digest(network: Network) -> str:
+    task = network.spec.to_json()
     scales = {part: task[part] for part in ("parameters", "design", "outcome")}
     found = hashlib.sha256(json.dumps(scales, sort_keys=True).encode())
-    for name, tensor in sorted(model.network.state_dict().items()):
+    for name, tensor in sorted(network.state_dict().items()):
         found.update(name.encode())
         found.update(tensor.detach().cpu().contiguous().numpy().tobytes())
     return found.hexdigest()

@@ -32,6 +32,7 @@ from aline.model.closeup import Seen
 from aline.model.embedder import Mlp
 from aline.model.heads import STD_FLOOR, Mixture
 from aline.model.network import Decoded, Network, View, plain_observations
+from aline.model.remembered import remembered
 from aline.spaces import Design
 
 Array = np.ndarray[Any, np.dtype[np.float32]]
@@ -50,7 +51,7 @@ def begin(network: Network) -> View:
     empty = Context.empty(1, len(network.spec.design))
     if network.config.context == "full" or network.config.kernels:
         return network.read(empty)
-    weights = Folded.of(network)
+    weights = _folded(network)
     first = weights.project(weights.context_states(weights.nothing))
     stored = Stored(*first, np.zeros((len(network.spec.design) + 1, 1), np.float32))
     return LiveView(network, empty, [], [], None, None, (1, 1), weights=weights, stored=stored)
@@ -389,6 +390,9 @@ class Folded(NamedTuple):
         split = both.reshape(layers, tokens, self.heads, -1)  # keys, values, one
         cut = width // self.heads
         return Projected(split[..., :cut].swapaxes(1, 2), split[..., cut:].transpose(0, 2, 3, 1))
+
+
+_folded = remembered(Folded.of)
 
 
 def _components(raw: Array, plain: Array, components: int) -> Components:

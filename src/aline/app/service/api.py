@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, Any, Literal, TypeVar
@@ -15,26 +16,32 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from aline.app.service import exports, schemas, shapes
 from aline.app.service.drawing import draw
 from aline.app.service.guard import Refusal
+from aline.app.service.lab import Desk as Place
 from aline.app.service.lab import Lab
 from aline.app.service.metrics import Metrics
+from aline.app.service.routes import KEY, TrialRoute
+from aline.app.service.scribe import Scribe
 from aline.app.service.streams import Streams
 from aline.episodes import predictions
-from aline.errors import InputError
+from aline.errors import InputError, StateError, StorageError, UserError
 from aline.experiment import Experiment, Trial
+from aline.experiment.storage import Conflict, Draft
+from aline.experiment.storage.base import lost
 from aline.spaces import Design
 
 Result = TypeVar("Result")
 
-# A trial is a millisecond or two of computing: two threads let one wait for the disk while the
-# other computes. What takes longer has threads of its own and never delays a trial.
+# What takes long has threads of its own, so that a page does not wait for it.
 QUICK, SLOW = 2, 2
+LONG = 0.02  # seconds that a trial may hold the event loop
+ATTEMPTS = 100  # at a change, when other processes write to the same experiment
 
 Name = Annotated[str, Path(description="An experiment's name.", max_length=200)]
 Number = Annotated[int, Path(description="A trial's number.", ge=0, le=2**31)]
 Key = Annotated[
     str | None,
     Header(
-        alias="Idempotency-Key",
+        alias=KEY,
         min_length=1,
         max_length=150,
         description="Marks this call: repeated with the same key it changes nothing more.",
@@ -68,7 +75,13 @@ class Json(JSONResponse):
 
 
 class Desk:
-    """Runs the lab's work in threads, for code that must not wait."""
+    """Where requests meet experiments; nothing here makes the event loop wait.
+
+    Trials are computed on the event loop itself: they take a millisecond or two, mostly in
+    operations so small that handing them to a thread, and Python's lock back and forth at each,
+    would double that. Those of a heavy model, which the last one tells, get a thread. What a trial
+    leaves to be written goes to the scribe.
+    """
 
     def __init__(self, lab: Lab, streams_most: int, metrics: Metrics):
         self.lab, self.metrics = lab, metrics
@@ -79,6 +92,7 @@ class Desk:
     def _open_pools(self) -> None:
         self._quick = ThreadPoolExecutor(QUICK, "quick")
         self._slow = ThreadPoolExecutor(SLOW, "slow")
+        self._scribe = Scribe(self.lab.storage)
 
     async def quick(self, work: Callable[..., Result], *arguments: Any) -> Result:
         """Work of a few milliseconds."""
@@ -88,32 +102,66 @@ class Desk:
         """Work that a participant must not wait for."""
         return await asyncio.get_running_loop().run_in_executor(self._slow, work, *arguments)
 
-    async def use(
-        self, name: str, work: Callable[[Experiment], Result], *, fresh: bool = True
+    async def look(self, name: str, work: Callable[[Experiment], Result]) -> Result:
+        """Show something of an experiment as the storage has it now."""
+        await self._open(name)
+        return await self.quick(lambda: work(self.lab.look(name)))
+
+    async def change(
+        self, name: str, work: Callable[[Experiment], Result], *, here: bool = False
     ) -> Result:
-        """Do something with an experiment, as the storage has it now if `fresh`."""
-        if not self.lab.is_open(name):
-            await self.slow(self.lab.desk, name)
+        """Do something to an experiment; it is on disk when this returns.
 
-        def run() -> Result:
-            with self.lab.using(name, fresh=fresh) as experiment:
-                return work(experiment)
+        If another process was first, look at what it did and decide again.
+        """
+        desk = await self._open(name)
+        async with desk.turn:
+            for _ in range(ATTEMPTS):
+                before = desk.experiment
+                try:
+                    return await self._try(desk, work, here)
+                except StorageError:
+                    raise
+                except UserError as error:  # which may be news to this process only
+                    await self.quick(self.lab.look, name)
+                    if desk.experiment.sequence == before.sequence:
+                        raise (lost(name) if isinstance(error, Conflict) else error) from None
+        raise StateError(f"other processes kept writing to experiment {name!r}: try again later")
 
-        return await self.quick(run)
+    async def _try(self, desk: Place, work: Callable[[Experiment], Result], here: bool) -> Result:
+        """Do it to a copy, write what the copy drafted, put the copy in its place."""
+        draft = Draft()
+        copy = desk.experiment.snapshot(draft)
+        began = time.perf_counter()
+        result = work(copy) if here and desk.took < LONG else await self.quick(work, copy)
+        desk.took = time.perf_counter() - began
+        addition = draft.addition(copy.name)
+        if addition is not None:
+            await self._scribe.write(addition)
+            self.lab.advance(desk, copy.snapshot(self.lab.storage))
+        return result
 
-    async def trial(self, name: str, event: str, work: Callable[[Experiment], Trial]) -> Json:
+    async def trial(
+        self, name: str, event: str, work: Callable[[Experiment], Trial], *, here: bool = False
+    ) -> Json:
         """Do something to a trial, count it, show the trial."""
-        found = await self.use(name, work, fresh=False)
+        found = await self.change(name, work, here=here)
         self.metrics.trials.labels(event).inc()
         return Json(shapes.trial(found), 201 if event == "asked" else 200)
+
+    async def _open(self, name: str) -> Place:
+        desk = self.lab.at_hand(name)
+        return await self.slow(self.lab.desk, name) if desk is None else desk
 
     def _lengths(self, names: list[str]) -> Any:
         return self.slow(self.lab.storage.lengths, names)
 
     def close(self) -> None:
         """Let the threads go; an application that is started again gets new ones."""
+        self._scribe.close()
         for pool in (self._quick, self._slow):
             pool.shutdown(wait=False, cancel_futures=True)
+        self.lab.forget()
         self._open_pools()
 
 
@@ -123,7 +171,29 @@ def desk_of(request: Request) -> Desk:
     return desk
 
 
+# Routes are tried in this order.
+trials = APIRouter(prefix="/api/v1", responses=_FAILURES, route_class=TrialRoute)
 api = APIRouter(prefix="/api/v1", responses=_FAILURES)
+
+
+@trials.post(
+    "/experiments/{name}/ask", response_model=schemas.Trial, status_code=201, tags=["trials"]
+)
+async def ask(request: Request, name: Name, key: Key = None) -> Response:
+    """The next trial. Several may be open at a time."""
+    return await desk_of(request).trial(name, "asked", lambda e: e.ask(key=key), here=True)
+
+
+@trials.post(
+    "/experiments/{name}/trials/{number}/tell", response_model=schemas.Trial, tags=["trials"]
+)
+async def tell(
+    request: Request, name: Name, number: Number, body: schemas.Tell, key: Key = None
+) -> Response:
+    """What a trial gave. It is on disk when the reply comes."""
+    return await desk_of(request).trial(
+        name, "told", lambda e: e.tell(number, body.outcome, body.design, key=key), here=True
+    )
 
 
 @api.get("/models", response_model=schemas.Models, tags=["models"])
@@ -153,8 +223,7 @@ async def create(request: Request, body: schemas.NewExperiment, key: Key = None)
             seed=body.seed,
             metadata=body.metadata,
         )
-        with lab.using(name) as experiment:
-            return shapes.experiment(experiment, lab.model_name(experiment))
+        return _shape(desk)(lab.look(name))
 
     shape = await desk.slow(work)
     desk.metrics.experiments.set(len(lab))
@@ -182,7 +251,7 @@ async def list_experiments(
 async def show(request: Request, name: Name) -> Response:
     """An experiment with all its trials."""
     desk = desk_of(request)
-    return Json(await desk.use(name, _shape(desk)))
+    return Json(await desk.look(name, _shape(desk)))
 
 
 @api.patch("/experiments/{name}", response_model=schemas.Experiment, tags=["experiments"])
@@ -200,7 +269,7 @@ async def change(request: Request, name: Name, body: schemas.Change) -> Response
             experiment.stop = body.stop
         return _shape(desk)(experiment)
 
-    return Json(await desk.use(name, work))
+    return Json(await desk.change(name, work))
 
 
 @api.post("/experiments/{name}/close", response_model=schemas.Experiment, tags=["experiments"])
@@ -212,23 +281,7 @@ async def close(request: Request, name: Name) -> Response:
         experiment.close()
         return _shape(desk)(experiment)
 
-    return Json(await desk.use(name, work))
-
-
-@api.post("/experiments/{name}/ask", response_model=schemas.Trial, status_code=201, tags=["trials"])
-async def ask(request: Request, name: Name, key: Key = None) -> Response:
-    """The next trial. Several may be open at a time."""
-    return await desk_of(request).trial(name, "asked", lambda e: e.ask(key=key))
-
-
-@api.post("/experiments/{name}/trials/{number}/tell", response_model=schemas.Trial, tags=["trials"])
-async def tell(
-    request: Request, name: Name, number: Number, body: schemas.Tell, key: Key = None
-) -> Response:
-    """What a trial gave. It is on disk when the reply comes."""
-    return await desk_of(request).trial(
-        name, "told", lambda e: e.tell(number, body.outcome, body.design, key=key)
-    )
+    return Json(await desk.change(name, work))
 
 
 @api.post(
@@ -262,7 +315,7 @@ async def undo(request: Request, name: Name, key: Key = None) -> Response:
 async def attach(request: Request, name: Name, body: schemas.Attach, key: Key = None) -> Response:
     """Add data measured earlier."""
     desk = desk_of(request)
-    trials = await desk.use(name, lambda e: e.attach(body.designs, body.outcomes, key=key))
+    trials = await desk.change(name, lambda e: e.attach(body.designs, body.outcomes, key=key))
     return Json({"trials": [shapes.trial(one) for one in trials]})
 
 
@@ -279,23 +332,21 @@ async def restrict(request: Request, name: Name, body: schemas.Restrict) -> Resp
         experiment.restrict(allowed, repeats=body.repeats)
         return _shape(desk)(experiment)
 
-    return Json(await desk.use(name, work))
+    return Json(await desk.change(name, work))
 
 
 @api.post("/experiments/{name}/simulate", response_model=schemas.Trial, tags=["trials"])
 async def simulate(request: Request, name: Name) -> Response:
     """One trial answered by the experiment's simulated participant."""
     desk = desk_of(request)
-    if not desk.lab.is_open(name):
-        await desk.slow(desk.lab.desk, name)
-    return Json(shapes.trial(await desk.quick(desk.lab.simulate, name)))
+    return Json(shapes.trial(await desk.change(name, desk.lab.simulate)))
 
 
 @api.get("/experiments/{name}/posterior", response_model=schemas.Posterior, tags=["results"])
 async def posterior(request: Request, name: Name, level: Level = 0.95) -> Response:
     """What is known about the parameters."""
     return Json(
-        await desk_of(request).use(
+        await desk_of(request).look(
             name, lambda e: shapes.posterior(e.posterior(), e.sequence, level)
         )
     )
@@ -309,7 +360,7 @@ async def predict(request: Request, name: Name, body: schemas.Predict) -> Respon
         found = experiment.predict(body.designs)
         return shapes.predictive(found, experiment.spec.outcome, body.level)
 
-    return Json(await desk_of(request).use(name, work))
+    return Json(await desk_of(request).look(name, work))
 
 
 @api.get("/experiments/{name}/drawing", tags=["results"])
@@ -336,8 +387,8 @@ async def export(
     desk, lab = desk_of(request), desk_of(request).lab
 
     def work() -> bytes:
-        with lab.using(name) as experiment:
-            return exports.export(experiment, lab.storage, lab.model_name(experiment), format)
+        experiment = lab.look(name)
+        return exports.export(experiment, lab.storage, lab.model_name(experiment), format)
 
     content = await desk.slow(work)
     file = f"{quote(name, safe='')}.{exports.ENDINGS[format]}"
@@ -356,7 +407,7 @@ async def events(request: Request, name: Name) -> Response:
     desk = desk_of(request)
     if desk.streams.is_full:
         raise Refusal(429, "too many live updates are open: close some, or ask now and then")
-    sequence = await desk.use(name, lambda e: e.sequence)
+    sequence = await desk.look(name, lambda e: e.sequence)
     return StreamingResponse(
         desk.streams.listen(name, sequence),
         media_type="text/event-stream",
@@ -366,8 +417,7 @@ async def events(request: Request, name: Name) -> Response:
 
 def draw_now(lab: Lab, name: str) -> Any:
     """The numbers behind the page's plots; trials go on meanwhile."""
-    with lab.using(name) as experiment:
-        moment = experiment.snapshot()
+    moment = lab.look(name)
     with lab.desk(name).drawing:
         return draw(moment, lab.observer(moment))
 

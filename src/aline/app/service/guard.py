@@ -31,15 +31,23 @@ OPEN_PATHS = {"/health", "/login"}  # what needs no token
 _READING = {"GET", "HEAD", "OPTIONS"}
 _REQUEST_ID = re.compile(r"[\w.-]{1,64}")
 _HOST = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:\d{1,5})?")
-_HEADERS = {
-    "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
-    "content-security-policy": (
-        "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; "
-        "frame-ancestors 'none'; form-action 'self'"
-    ),
-}
+
+
+def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+
+
+_HEADERS = _encoded(
+    {
+        "x-content-type-options": "nosniff",
+        "x-frame-options": "DENY",
+        "referrer-policy": "no-referrer",
+        "content-security-policy": (
+            "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; "
+            "frame-ancestors 'none'; form-action 'self'"
+        ),
+    }
+)
 logger = logging.getLogger("aline.service")
 
 
@@ -189,16 +197,15 @@ class Call:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             self._seconds = time.perf_counter() - self._began
-            headers = {"x-request-id": self.id, **_HEADERS, **self._extra}
-            ours = [(k.encode(), v.encode("latin-1")) for k, v in headers.items()]
+            ours = [*_HEADERS, *_encoded({"x-request-id": self.id, **self._extra})]
             message = {**message, "headers": [*message.get("headers", []), *ours]}
         await self._send(message)
 
     async def reply(self, status: int, body: bytes, headers: Mapping[str, str] = {}) -> None:
         """Answer without asking the application."""
         pairs = {"content-length": str(len(body)), **headers}
-        start = [(k.encode(), v.encode("latin-1")) for k, v in pairs.items()]
-        await self.send({"type": "http.response.start", "status": status, "headers": start})
+        start = {"type": "http.response.start", "status": status, "headers": _encoded(pairs)}
+        await self.send(start)
         await self.send({"type": "http.response.body", "body": body})
 
     async def refuse(self, refusal: Refusal) -> None:

@@ -1,17 +1,18 @@
 """The experiments and models that a process has at hand.
 
-What an experiment is stays in its storage. This only keeps replayed ones in memory, one caller at
-a time for each, and looks at the storage before every use, as other processes write there too.
+What an experiment is stays in its storage. This only keeps replayed ones in memory. Nobody changes
+one of them: who looks at it or does something to it has a copy, which costs nothing, and of two
+copies the longer journal is the newer, as journals only grow.
 """
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,9 @@ KEPT = 1000  # experiments in memory
 class Desk:
     """One experiment and who is at it."""
 
-    experiment: Experiment
-    lock: threading.RLock = field(default_factory=threading.RLock)
+    experiment: Experiment  # as last seen
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # to change it
+    took: float = 0.0  # seconds to compute the last change
     drawing: threading.Lock = field(default_factory=threading.Lock)  # of its history
 
 
@@ -49,7 +51,8 @@ class Lab:
         self._sources = {name: name for name in zoo.shipped()} | _named(folders)
         self._models: dict[str, Model] = {}
         self._desks: OrderedDict[str, Desk] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # of the desks; never held for long
+        self._loading = threading.Lock()
 
     # Models.
 
@@ -63,7 +66,7 @@ class Lab:
             raise NotFoundError(
                 f"models are {', '.join(self._sources) or 'none'}, got {name!r}: use one of these"
             )
-        with self._lock:
+        with self._loading:
             if name not in self._models:
                 self._models[name] = _load(self._sources[name])
             return self._models[name]
@@ -97,17 +100,19 @@ class Lab:
         """Every experiment, the oldest first."""
         return self.storage.names()
 
-    def is_open(self, name: str) -> bool:
-        """Whether an experiment is in memory, so that using it takes no replay."""
-        return name in self._desks
-
-    def desk(self, name: str) -> Desk:
-        """An experiment, replayed from its journal where it is not in memory."""
+    def at_hand(self, name: str) -> Desk | None:
+        """An experiment that is in memory."""
         with self._lock:
             desk = self._desks.get(name)
             if desk is not None:
                 self._desks.move_to_end(name)
-                return desk
+            return desk
+
+    def desk(self, name: str) -> Desk:
+        """An experiment, replayed from its journal where it is not in memory."""
+        desk = self.at_hand(name)
+        if desk is not None:
+            return desk
         source = self.storage.read(name)[0].get("model", {}).get("source")
         known = next((n for n, place in self._sources.items() if _same(place, source)), None)
         model = None if known is None else self.model(known)
@@ -124,24 +129,27 @@ class Lab:
     def __len__(self) -> int:
         return len(self._desks)
 
-    @contextmanager
-    def using(self, name: str, *, fresh: bool = True) -> Iterator[Experiment]:
-        """An experiment that nobody else in this process uses meanwhile.
-
-        It is as the storage has it now, or, not `fresh`, as it was last seen: enough to change it,
-        as a change looks at the storage where that matters.
-        """
+    def look(self, name: str) -> Experiment:
+        """An experiment as the storage has it now, other processes' trials included."""
         desk = self.desk(name)
-        with desk.lock:
-            if fresh:
-                desk.experiment.refresh()
-            before = desk.experiment.sequence
-            try:
-                yield desk.experiment
-            finally:
-                after = desk.experiment.sequence
-                if after != before:
-                    self.on_change(name, after)
+        moment = desk.experiment.snapshot()
+        if moment.refresh():
+            self.advance(desk, moment)
+        return moment
+
+    def advance(self, desk: Desk, moment: Experiment) -> None:
+        """Keep what is newer than the last that was seen."""
+        with self._lock:
+            is_newer = moment.sequence > desk.experiment.sequence
+            if is_newer:
+                desk.experiment = moment
+        if is_newer:
+            self.on_change(moment.name, moment.sequence)
+
+    def forget(self) -> None:
+        """Let every experiment go; the storage has them."""
+        with self._lock:
+            self._desks.clear()
 
     # Simulated participants.
 
@@ -153,18 +161,17 @@ class Lab:
             return None
         return _observer(self._sources[name], seed)
 
-    def simulate(self, name: str) -> Trial:
+    def simulate(self, experiment: Experiment) -> Trial:
         """One trial answered by the simulated participant."""
-        with self.using(name, fresh=True) as experiment:
-            observer = self.observer(experiment)
-            if observer is None:
-                raise StateError(
-                    f"experiment {name!r} has no simulated participant: start one with "
-                    'metadata {"simulated": 1}, a seed'
-                )
-            left = [trial for trial in experiment.trials if trial.state == "asked"]
-            trial = left[0] if left else experiment.ask()
-            return experiment.tell(trial, observer.at_trial(trial.number).answer(trial.design))
+        observer = self.observer(experiment)
+        if observer is None:
+            raise StateError(
+                f"experiment {experiment.name!r} has no simulated participant: start one with "
+                'metadata {"simulated": 1}, a seed'
+            )
+        left = [trial for trial in experiment.trials if trial.state == "asked"]
+        trial = left[0] if left else experiment.ask()
+        return experiment.tell(trial, observer.at_trial(trial.number).answer(trial.design))
 
 
 def can_simulate(model: str) -> bool:

@@ -62,7 +62,7 @@ def _index(desk: Desk, start: int) -> Response:
 async def experiment(request: Request, name: Name) -> Response:
     """One experiment, live."""
     desk = desk_of(request)
-    values = await desk.use(name, lambda e: _values(desk, e))
+    values = await desk.look(name, lambda e: _values(desk, e))
     return _render("experiment.html", **values)
 
 
@@ -70,7 +70,7 @@ async def experiment(request: Request, name: Name) -> Response:
 async def panel(request: Request, name: Name) -> Response:
     """The part of the page that changes with every trial."""
     desk = desk_of(request)
-    values = await desk.use(name, lambda e: _values(desk, e))
+    values = await desk.look(name, lambda e: _values(desk, e))
     return _render("panel.html", **values)
 
 

@@ -6,6 +6,7 @@ import ipaddress
 import json
 import os
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 
 VARIABLE = "ALINE_SERVICE"
 
@@ -41,6 +42,7 @@ class Settings:
         return cls(**{**data, **lists})
 
 
+@lru_cache
 def is_loopback(host: str) -> bool:
     """Whether only programs on this machine can reach an address."""
     if host == "localhost":

@@ -50,7 +50,7 @@ class Streams:
 
     def changed(self, name: str, sequence: int) -> None:
         """A journal has this many events now; from any thread."""
-        if self._loop is not None and not self._loop.is_closed():
+        if name in self._listeners and self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake, name, sequence)
 
     def _wake(self, name: str, sequence: int) -> None:

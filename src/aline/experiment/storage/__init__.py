@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from aline.errors import StorageError
-from aline.experiment.storage.base import Conflict, Event, Storage
+from aline.experiment.storage.base import Addition, Conflict, Event, Journal, Storage
+from aline.experiment.storage.draft import Draft
 from aline.experiment.storage.memory import MemoryStorage
 
-__all__ = ["Conflict", "Event", "MemoryStorage", "Storage", "open_storage"]
+__all__ = [
+    "Addition",
+    "Conflict",
+    "Draft",
+    "Event",
+    "Journal",
+    "MemoryStorage",
+    "Storage",
+    "open_storage",
+]
 
 _DATABASES = ("sqlite:///", "postgresql://")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from aline.errors import NotFoundError, StateError, StorageError
+from aline.errors import NotFoundError, StateError, StorageError, UserError
 
 Event = Mapping[str, Any]
 """Something that happened to an experiment, as plain JSON data."""
@@ -17,7 +17,27 @@ class Conflict(StateError):  # noqa: N818 - to its one catcher it is news, not a
     """Another writer was first: this place in the journal is taken."""
 
 
-class Storage(ABC):
+class Addition(NamedTuple):
+    """Events to add to one journal, all or none of them."""
+
+    name: str
+    sequence: int  # the number of the first
+    texts: Sequence[str]  # each as `to_text` gives it
+
+
+class Journal(ABC):
+    """What an experiment needs of the place where its events are kept."""
+
+    @abstractmethod
+    def append(self, name: str, sequence: int, event: Event) -> None:
+        """Add event number `sequence`, which must be the next; Conflict if it is not."""
+
+    @abstractmethod
+    def read(self, name: str, start: int = 0) -> list[dict[str, Any]]:
+        """The events from number `start` on, in order; NotFoundError if there is no journal."""
+
+
+class Storage(Journal):
     """Journals of events, one an experiment; the truth from which everything else is derived.
 
     An event is stored whole or not at all, and once a call has returned it stays.
@@ -28,12 +48,17 @@ class Storage(ABC):
         """Start a journal with its event number 0; StateError if the name is taken."""
 
     @abstractmethod
-    def append(self, name: str, sequence: int, event: Event) -> None:
-        """Add event number `sequence`, which must be the next; Conflict if it is not."""
+    def write(self, additions: Sequence[Addition]) -> list[UserError | None]:
+        """Add to several journals, one addition each, and make all that last at once.
 
-    @abstractmethod
-    def read(self, name: str, start: int = 0) -> list[dict[str, Any]]:
-        """The events from number `start` on, in order; NotFoundError if there is no journal."""
+        What kept an addition out, a Conflict or NotFoundError, stands in its place of the result.
+        """
+
+    def append(self, name: str, sequence: int, event: Event) -> None:
+        """Add an event."""
+        (problem,) = self.write([Addition(name, sequence, [to_text(event)])])
+        if problem is not None:
+            raise problem
 
     @abstractmethod
     def names(self) -> list[str]:
@@ -116,3 +141,8 @@ def conflict(name: str, sequence: int) -> Conflict:
         f"event {sequence} is not the next of experiment {name!r}: "
         "another process wrote to it; read the journal again"
     )
+
+
+def lost(name: str) -> StorageError:
+    """The error for a place that is taken by nothing."""
+    return StorageError(f"experiment {name!r} lost events in its storage")

@@ -10,16 +10,16 @@ import contextlib
 import sqlite3
 import threading
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import exc
 
-from aline.errors import StorageError
+from aline.errors import StorageError, UserError
 from aline.experiment.storage import base
-from aline.experiment.storage.base import Event, Storage
+from aline.experiment.storage.base import Addition, Event, Storage
 from aline.experiment.storage.upgrade import HEAD, upgrade
 
 SQLITE = "sqlite:///"
@@ -32,8 +32,8 @@ _EVENTS = sa.table("events", sa.column("experiment"), sa.column("sequence"), sa.
 _EXPERIMENTS = sa.table("experiments", sa.column("number"), sa.column("name"))
 _TOKENS = sa.table("tokens", sa.column("name"), sa.column("digest"))
 
-# One statement is one transaction: it finds the journal's end and writes behind it, or does
-# nothing. Of two that find the same end at once, the primary key lets one through.
+# One statement finds the journal's end and writes behind it, or does nothing. Of two that find
+# the same end at once, the primary key lets one through.
 _APPEND = sa.text("""
 INSERT INTO events (experiment, sequence, event)
 SELECT CAST(:name AS TEXT), CAST(:sequence AS INTEGER), CAST(:event AS TEXT)
@@ -77,7 +77,7 @@ class DatabaseStorage(Storage):
     def create(self, name: str, event: Event) -> None:
         """Start a journal."""
         text = base.to_text(event)
-        with self._explained(), self._engine.begin() as connection:
+        with self._explained(), self._turn, self._engine.begin() as connection:
             try:
                 connection.execute(sa.insert(_EXPERIMENTS), {"name": name})
                 row = {"experiment": name, "sequence": 0, "event": text}
@@ -85,18 +85,38 @@ class DatabaseStorage(Storage):
             except exc.IntegrityError:
                 raise base.taken(name) from None
 
-    def append(self, name: str, sequence: int, event: Event) -> None:
-        """Add an event."""
-        row = {"name": name, "sequence": sequence, "event": base.to_text(event)}
-        with self._explained(), self._turn:
+    def write(self, additions: Sequence[Addition]) -> list[UserError | None]:
+        """Add to several journals."""
+        # By name, as two transactions that take the same places in different orders would wait
+        # for each other for ever.
+        ordered = sorted(additions, key=lambda one: one.name)
+        if self._is_written(ordered):
+            return [None] * len(additions)
+        return [self._problem(one) for one in additions]
+
+    def _problem(self, addition: Addition) -> UserError | None:
+        """What keeps one addition out, if it cannot be written alone either."""
+        if self._is_written([addition]):
+            return None
+        if not self.lengths([addition.name]):
+            return base.missing(addition.name, self.names())
+        return base.conflict(addition.name, addition.sequence)
+
+    def _is_written(self, additions: Sequence[Addition]) -> bool:
+        """Whether all was written in one transaction; nothing is if some could not be."""
+        rows = [
+            {"name": name, "sequence": sequence, "event": text}
+            for name, first, texts in additions
+            for sequence, text in enumerate(texts, first)
+        ]
+        with self._explained(), self._turn, self._engine.connect() as connection:
             try:
-                with self._engine.begin() as connection:
-                    is_written = connection.execute(_APPEND, row).rowcount == 1
+                is_whole = connection.execute(_APPEND, rows).rowcount == len(rows)
             except exc.IntegrityError:
-                is_written = False
-        if not is_written:
-            self._check_exists(name)
-            raise base.conflict(name, sequence)
+                return False
+            if is_whole:
+                connection.commit()
+            return is_whole
 
     def read(self, name: str, start: int = 0) -> list[dict[str, Any]]:
         """The events from `start` on."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from aline.errors import UserError
 from aline.experiment.storage import base
-from aline.experiment.storage.base import Event, Storage
+from aline.experiment.storage.base import Addition, Event, Storage
 
 
 class MemoryStorage(Storage):
@@ -26,14 +27,19 @@ class MemoryStorage(Storage):
                 raise base.taken(name)
             self._journals[name] = [text]
 
-    def append(self, name: str, sequence: int, event: Event) -> None:
-        """Add an event."""
-        text = base.to_text(event)
-        journal = self._journal(name)
+    def write(self, additions: Sequence[Addition]) -> list[UserError | None]:
+        """Add to several journals."""
         with self._lock:
-            if sequence != len(journal):
-                raise base.conflict(name, sequence)
-            journal.append(text)
+            return [self._add(one) for one in additions]
+
+    def _add(self, addition: Addition) -> UserError | None:
+        journal = self._journals.get(addition.name)
+        if journal is None:
+            return base.missing(addition.name, self.names())
+        if addition.sequence != len(journal):
+            return base.conflict(addition.name, addition.sequence)
+        journal.extend(addition.texts)
+        return None
 
     def read(self, name: str, start: int = 0) -> list[dict[str, Any]]:
         """The events from `start` on."""

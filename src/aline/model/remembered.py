@@ -1,0 +1,39 @@
+"""What follows from a network's weights, kept until they change.
+
+A lab runs many experiments with one network: it is folded, and its digest taken, once for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+from weakref import WeakKeyDictionary
+
+from torch import nn
+
+Result = TypeVar("Result")
+Module = TypeVar("Module", bound=nn.Module)
+
+
+def remembered(compute: Callable[[Module], Result]) -> Callable[[Module], Result]:
+    """A function of a network that computes only what it has not computed already.
+
+    Its result must not refer to the network, which could then never be let go. Torch does not
+    count what is written through a tensor's `.data`: such a change is not seen.
+    """
+    kept: WeakKeyDictionary[Module, tuple[list[tuple[int, int]], Result]] = WeakKeyDictionary()
+
+    def recall(network: Module) -> Result:
+        now = _stamp(network)
+        found = kept.get(network)
+        if found is None or found[0] != now:
+            found = kept[network] = (now, compute(network))
+        return found[1]
+
+    return recall
+
+
+def _stamp(network: nn.Module) -> list[tuple[int, int]]:
+    """Where each tensor lies and how often it was written to, as torch counts it."""
+    tensors = [*network.parameters(), *network.buffers()]
+    return [(one.data_ptr(), one._version) for one in tensors]
