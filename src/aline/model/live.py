@@ -24,6 +24,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
+from scipy.special import ndtri
 from torch import Tensor, nn
 
 from aline.episodes import Context, Goal
@@ -31,7 +32,7 @@ from aline.model.attention import Layer
 from aline.model.closeup import Seen
 from aline.model.embedder import Mlp
 from aline.model.heads import STD_FLOOR, Mixture
-from aline.model.network import Decoded, Network, View, plain_observations
+from aline.model.network import INSIDE, Decoded, Network, View
 from aline.model.remembered import remembered
 from aline.spaces import Design
 
@@ -42,6 +43,7 @@ Rows = TypeVar("Rows", Array, Tensor)
 _ZERO, _FLOOR, _EPSILON = np.array([[0.0], [STD_FLOOR], [1e-5]], np.float32)
 _NARROWEST, _WIDEST = np.array([[-7.0], [1.0]], np.float32)  # log scales of a mixture's layout
 _SMALL = torch.tensor([1e-5])
+_LOWEST, _HIGHEST = np.array([[share] for share in INSIDE], np.float32)
 _PER_NAT = 1 / math.log(2)  # powers of two in one of e
 _MOST = 120.0  # a power of two that can still be summed
 
@@ -201,7 +203,7 @@ class LiveView(View):
         """With one more observation: design [1, design], outcome [1]."""
         seen = np.concatenate([self.weights.spectrum(design), outcome.numpy()[:, None]], 1)
         new = self.weights.project(self.weights.context_states(self.weights.observation(seen)))
-        plain = plain_observations(Context(design, outcome)).numpy().T
+        plain = _plain(design.numpy(), outcome.numpy())
         stored = self.stored
         return LiveView(
             self.network,
@@ -393,6 +395,12 @@ class Folded(NamedTuple):
 
 
 _folded = remembered(Folded.of)
+
+
+def _plain(designs: Array, outcomes: Array) -> Array:
+    """As `plain_observations`, turned: [design + 1, observation]."""
+    inside = np.minimum(np.maximum(0.5 + 0.5 * designs, _LOWEST), _HIGHEST)
+    return np.concatenate([ndtri(inside), outcomes[:, None]], 1).T
 
 
 def _components(raw: Array, plain: Array, components: int) -> Components:

@@ -27,6 +27,7 @@ from aline.spaces import Binary, Design
 from aline.tasks import Spec
 
 MANY = 64  # candidates from which on their attention is arranged for many
+INSIDE = (0.003, 0.997)  # shares of the way across a design's axis that count as its ends
 AT_ONCE = 5000  # candidates whose tokens are held at a time: a few hundred kB an operation
 
 
@@ -227,7 +228,7 @@ def plain_observations(context: Context) -> Tensor:
 
     Designs are on the scale on which a parameter that is uniform on the same interval is seen.
     """
-    designs = torch.special.ndtri((0.5 + 0.5 * context.designs).clamp(0.003, 0.997))
+    designs = torch.special.ndtri((0.5 + 0.5 * context.designs).clamp(*INSIDE))
     return torch.cat([designs, context.outcomes[..., None]], -1)
 
 
