@@ -256,6 +256,17 @@ class Task:
         task.spec = spec
         return task
 
+    def informative(self, theta: Tensor, count: int, generator: torch.Generator) -> Tensor:
+        """What `explore` names for truths [batch, parameter], [batch, count, design].
+
+        All on the network's scale.
+        """
+        if self.explore is None:
+            raise InputError(f"task {self.spec.name} has no explore: give one to Task(...)")
+        near = self.explore(self.spec.parameters.to_user(theta[:, None]), count, generator)
+        columns = [near[name] for name in self.spec.design.names]
+        return self.spec.design.to_network(torch.stack(columns, -1))
+
     def log_prob(self, theta: Tensor, designs: Tensor, outcomes: Tensor) -> Tensor:
         """Log likelihood [batch, count] of network-scale values; batch axes broadcast."""
         if self.log_likelihood is None:
