@@ -20,12 +20,12 @@ from aline.episodes import Context
 from aline.model.heads import Mixture
 from aline.tasks import Task
 
-DRAWS = 1024  # from q, among which possible truths are chosen
-EFFECTIVE = 48.0  # how many of these count at least
+DRAWS = 2048  # from q, among which possible truths are sought
+EFFECTIVE = 48.0  # how many of them count at least
 HALVINGS = 16  # of the interval in which the power of their weights is sought
-TRUTHS = 64  # of them, all equally likely
+TRUTHS = 64  # that are kept, all equally likely
 FEW = 16  # designs that are looked at closely
-AT_ONCE = 2**20  # likelihood values held at a time
+AT_ONCE = 2**17  # likelihood values held at a time, so that they stay in the cache
 
 
 class Look(NamedTuple):
@@ -52,19 +52,23 @@ class Informed:
     def likely(self, q: Mixture, seen: Context, generator: torch.Generator) -> Tensor:
         """Possible truths [batch, n, parameter] after what was seen, all equally likely.
 
-        Draws from the marginals [batch, parameter] of q that also fit the data together: q knows
-        of no correlations. They are weighed by the likelihood, but mildly enough that a good
-        number of them is left.
+        q knows each parameter for itself; here they must fit the data together. Draws from its
+        marginals [batch, parameter] are weighed by the likelihood, but mildly enough that a good
+        number of them counts.
         """
         drawn = q.sample(DRAWS, generator).transpose(0, 1)  # [batch, draw, parameter]
-        fit = self.task.log_prob(drawn, seen.designs[:, None], seen.outcomes[:, None]).sum(-1)
-        prior = (-0.5 * drawn * drawn).sum(-1)
-        proposed = Mixture(*(part[:, None] for part in (q.log_weight, q.mean, q.std)))
-        weight = fit + prior - proposed.log_prob(drawn).sum(-1)
-        chosen = torch.multinomial(
-            tempered(weight, EFFECTIVE), TRUTHS, replacement=True, generator=generator
-        )
+        marginals = Mixture(*(part[:, None] for part in (q.log_weight, q.mean, q.std)))
+        weight = self._log_posterior(drawn, seen) - marginals.log_prob(drawn).sum(-1)
+        chosen = tempered(weight, EFFECTIVE).multinomial(TRUTHS, True, generator=generator)
         return drawn.gather(1, chosen[..., None].expand(-1, -1, drawn.shape[-1]))
+
+    def _log_posterior(self, truths: Tensor, seen: Context) -> Tensor:
+        """Up to a constant, [batch, n] of truths [batch, n, parameter]."""
+        step = max(1, AT_ONCE // (truths.shape[1] * max(1, seen.length)))
+        states = truths, seen.designs, seen.outcomes
+        parts = zip(*(state.split(step) for state in states), strict=True)
+        fits = [self.task.log_prob(z, x[:, None], y[:, None]).sum(-1) for z, x, y in parts]
+        return torch.cat(fits) - 0.5 * truths.square().sum(-1)
 
     def candidates(self, truths: Tensor, count: int, generator: torch.Generator) -> Tensor:
         """Designs [batch, count, design]: half for some of the truths each, half uniform."""
@@ -138,6 +142,8 @@ def tempered(log_weight: Tensor, least: float) -> Tensor:
 
     Where few of many draws fit the data, their weights are raised to a power below one.
     """
+    # What cannot be is very unlikely: minus infinity times nothing is no number.
+    log_weight = (log_weight - log_weight.amax(1, keepdim=True)).clamp_min(-1e9)
     low, high = torch.zeros(len(log_weight), 1), torch.ones(len(log_weight), 1)
     power = high
     for _ in range(HALVINGS):
