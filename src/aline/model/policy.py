@@ -50,7 +50,8 @@ class LearnedPolicy:
         """The task to ask, if the policy is to ask one and there is one."""
         if self.network.config.policy != "informed" or self.standardise:
             return None
-        task = self.task or simulator_of(self.network.spec)
+        spec = self.network.spec
+        task = simulator_of(spec) if self.task is None else self.task.described_by(spec)
         return Informed(task) if task is not None and Informed.can_be(task) else None
 
     def begin(self, goal: Goal) -> Memory:

@@ -118,7 +118,8 @@ class Task:
     - `log_peak(theta, design, outcome)`, a quick upper bound on it, such as the density at the mode
       of the noise: the bounds on an information gain then skip hopeless draws;
     - `explore(theta, count, generator)`, informative designs for a known truth: the warm-up of a
-      training measures there too, and starts the policy by imitating it;
+      training measures there too, and starts the policy by imitating it; an informed policy
+      (`model={"policy": "informed"}`) chooses among those for truths that are still possible;
     - `resolution`, the finest step in a design, as a share of its range, that makes a difference;
     - `targets`, from tuples of parameter names (or "predictions") to the share of training episodes
       aimed at them;
