@@ -27,7 +27,7 @@ def seeded(seed: int) -> torch.Generator:
 def small_network(
     task: str | Task = "psychometric",
     context: Literal["independent", "full"] = "independent",
-    policy: Literal["pool", "box"] = "pool",
+    policy: Literal["pool", "box", "informed"] = "pool",
     seed: int = 0,
     looks: int = 0,
 ) -> Network:

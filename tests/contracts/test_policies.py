@@ -67,6 +67,7 @@ def policies(task: Task) -> dict[str, Policy]:
             "learned, exploring": LearnedPolicy(pool, explore=True, candidates=12),
             "learned, refining": LearnedPolicy(pool, candidates=12, refine=2),
             "learned, full context": LearnedPolicy(full, candidates=12),
+            "informed": LearnedPolicy(small_network(task, policy="informed"), candidates=12),
             "learned box": LearnedPolicy(box),
             "learned box, exploring": LearnedPolicy(box, explore=True),
             "uncertainty": UncertaintyPolicy(pool, candidates=12),

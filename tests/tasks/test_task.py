@@ -70,6 +70,17 @@ def test_differentiable_when_outcomes_carry_a_gradient() -> None:
     assert not is_differentiable(get("psychometric"))
 
 
+def test_informative_designs_are_those_explored_on_the_networks_scale() -> None:
+    task = make(explore=lambda theta, count, generator: {"time": theta["rate"].expand(-1, count)})
+    theta = task.draw(4, seeded(0)).theta
+    rate = task.spec.parameters.to_user(theta)["rate"]
+    found = task.informative(theta, 3, seeded(1))
+    assert found.shape == (4, 3, 1)
+    assert torch.allclose(task.spec.design.to_user(found)[:, 0, 0], rate, atol=1e-5)
+    with pytest.raises(InputError, match="has no explore: give one"):
+        make().informative(theta, 3, seeded(1))
+
+
 def test_branches_weigh_both_answers_by_their_probability() -> None:
     task = get("psychometric")
     world = task.draw(4, seeded(0))

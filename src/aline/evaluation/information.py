@@ -113,7 +113,7 @@ def evaluate_information(
     """
     began = time.monotonic()
     task = task.described_by(model.spec)
-    policy = LearnedPolicy(model.network)
+    policy = LearnedPolicy(model.network, task=task)
     network = model.network
     found = measure_information(
         policy,

@@ -66,7 +66,7 @@ def simulate_experiments(
     Another target with the same seed meets the same truths and the same luck. `start` random
     designs come first.
     """
-    policy = LearnedPolicy(model.network)
+    policy = LearnedPolicy(model.network, task=task)
     protocol = Protocol(episodes, max(lengths), start, seed=seed)
     theta, context = play_protocol(policy, task, targets, protocol)
     posterior = posteriors_after(model.network, context, lengths)

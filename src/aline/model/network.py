@@ -45,8 +45,9 @@ class ModelConfig:
     # "independent": context tokens do not attend to each other, decoders attend to them; every
     # prefix trains in one pass and an observation is added in constant work. "full": the paper's.
     context: Literal["independent", "full"] = "independent"
-    # "pool" scores candidates; "box" proposes a point.
-    policy: Literal["pool", "box"] = "pool"
+    # "pool" scores candidates; "box" proposes a point; "informed" asks the task what candidates
+    # tell, where it can, and else scores them (model/informed.py).
+    policy: Literal["pool", "box", "informed"] = "pool"
     # Give the heads, beside a token, what its attention reads of the observations as they are, and
     # tell the policy the means and spreads of q: fine scales pass both without being relearned.
     shortcuts: bool = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -10,8 +11,11 @@ from torch import Tensor
 
 from aline.episodes import Context, Goal, Offer, take
 from aline.errors import InternalError
+from aline.model.heads import Mixture
+from aline.model.informed import GLANCE, TRUTHS, Informed
 from aline.model.network import Network, View
 from aline.model.standardised import read_standardised
+from aline.tasks import Task, simulator_of
 
 
 class Memory(NamedTuple):
@@ -28,6 +32,10 @@ class LearnedPolicy:
     A pool policy takes the best candidate, or a draw when `explore` is set; without an offer it
     scores `candidates` uniform draws and then, `refine` times, as many points around the best so
     far. A box policy draws from its proposal. With `standardise`, outcomes may have any units.
+
+    An informed policy asks its task what designs tell (model/informed.py): `task`, or the built-in
+    one that the network was trained for, and is about all parameters whatever the goal. Where there
+    is none it is a pool policy. When `explore` is set, it only glances at designs.
     """
 
     network: Network
@@ -35,6 +43,16 @@ class LearnedPolicy:
     candidates: int = 200
     refine: int = 0
     standardise: bool = False
+    task: Task | None = None
+
+    @cached_property
+    def informed(self) -> Informed | None:
+        """The task to ask, if the policy is to ask one and there is one."""
+        if self.network.config.policy != "informed" or self.standardise:
+            return None
+        spec = self.network.spec
+        task = simulator_of(spec) if self.task is None else self.task.described_by(spec)
+        return Informed(task) if task is not None and Informed.can_be(task) else None
 
     def begin(self, goal: Goal) -> Memory:
         """Nothing measured yet."""
@@ -50,6 +68,8 @@ class LearnedPolicy:
         """The next design [batch, design]."""
         if self.network.config.policy == "box":
             return self._choose_point(state, offer, generator)
+        if self.informed is not None:
+            return self._choose_informed(self.informed, state, offer, generator)
         if offer is not None:
             return self._choose_candidate(state, offer, generator)
         space = self.network.spec.design
@@ -68,6 +88,24 @@ class LearnedPolicy:
             around = torch.cat([best[:, None], near.clamp(-1, 1)], 1)
             best = self._choose_candidate(state, Offer(around), generator)
         return best
+
+    def _choose_informed(
+        self, informed: Informed, state: Memory, offer: Offer | None, generator: torch.Generator
+    ) -> Tensor:
+        q = first_group(state.view.posterior())
+        _check_numbers(q.mean)
+        if self.explore:
+            truths = q.sample(TRUTHS, generator).transpose(0, 1)
+        else:
+            truths = informed.likely(q, state.view.context, generator)
+        if offer is None:
+            offer = Offer(informed.candidates(truths, self.candidates, generator))
+        if self.explore:
+            told = informed.judge(truths, offer.points, GLANCE, generator, offer.allowed)
+            index = told.argmax(1)
+        else:
+            index = informed.best(truths, offer.points, generator, offer.allowed)
+        return take(offer.points, index)
 
     def _choose_candidate(self, state: Memory, offer: Offer, generator: torch.Generator) -> Tensor:
         scores = state.view.scores(offer.points[:, None], state.goal)[:, 0]
@@ -98,6 +136,11 @@ class LearnedPolicy:
 def _check_numbers(values: Tensor) -> None:
     if not bool(torch.isfinite(values).all()):
         raise InternalError("the network's choice of a design is not a number")
+
+
+def first_group(q: Mixture) -> Mixture:
+    """Beliefs [batch, parameter] of the only group."""
+    return Mixture(q.log_weight[:, 0], q.mean[:, 0], q.std[:, 0])
 
 
 def nearest(offer: Offer, point: Tensor) -> Tensor:

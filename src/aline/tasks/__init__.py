@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from aline.errors import NotFoundError
+from aline.errors import InputError, NotFoundError
 from aline.tasks.ces import ces
 from aline.tasks.functions import FUNCTIONS, FunctionWorld, function_named
 from aline.tasks.gp import gp1d, gp2d
@@ -34,6 +34,16 @@ def get(name: str, **config: Any) -> Task:
     return BUILT_IN[name](**config)
 
 
+def simulator_of(spec: Spec) -> Task | None:
+    """The built-in task that a model's spec tells of, on the model's scales; None of others."""
+    if spec.name not in BUILT_IN:
+        return None
+    try:
+        return get(spec.name, **spec.config).described_by(spec)
+    except (InputError, TypeError):  # a user's own task of the same name
+        return None
+
+
 __all__ = [
     "BUILT_IN",
     "FUNCTIONS",
@@ -46,4 +56,5 @@ __all__ = [
     "function_named",
     "get",
     "is_differentiable",
+    "simulator_of",
 ]

@@ -164,5 +164,18 @@ def ces(horizon: int = 10) -> Task:
         targets={("rho", "alpha", "u"): 1.0},
         start=1,
         resolution=0.03,
+        # Two baskets must balance to a thousandth: designs are judged by the likelihood.
+        model={"policy": "informed", "width": 64, "heads": 8},
+        # The data soon rule out every other draw from the prior, so none could stand in for the
+        # truth. Playing costs more than learning here, so that a batch is learned from for longer.
+        training={
+            "stand_ins": 0,
+            "batch": 128,
+            "updates": 20,
+            "policy_updates": 1,
+            "candidates": 12,
+            "greedy_share": 0.0,
+        },
+        budget="3h",
         config={"horizon": horizon},
     )

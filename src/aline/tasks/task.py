@@ -118,7 +118,8 @@ class Task:
     - `log_peak(theta, design, outcome)`, a quick upper bound on it, such as the density at the mode
       of the noise: the bounds on an information gain then skip hopeless draws;
     - `explore(theta, count, generator)`, informative designs for a known truth: the warm-up of a
-      training measures there too, and starts the policy by imitating it;
+      training measures there too, and starts the policy by imitating it; an informed policy
+      (`model={"policy": "informed"}`) chooses among those for truths that are still possible;
     - `resolution`, the finest step in a design, as a share of its range, that makes a difference;
     - `targets`, from tuples of parameter names (or "predictions") to the share of training episodes
       aimed at them;
@@ -255,6 +256,17 @@ class Task:
         task.__dict__.update(self.__dict__)
         task.spec = spec
         return task
+
+    def informative(self, theta: Tensor, count: int, generator: torch.Generator) -> Tensor:
+        """What `explore` names for truths [batch, parameter], [batch, count, design].
+
+        All on the network's scale.
+        """
+        if self.explore is None:
+            raise InputError(f"task {self.spec.name} has no explore: give one to Task(...)")
+        near = self.explore(self.spec.parameters.to_user(theta[:, None]), count, generator)
+        columns = [near[name] for name in self.spec.design.names]
+        return self.spec.design.to_network(torch.stack(columns, -1))
 
     def log_prob(self, theta: Tensor, designs: Tensor, outcomes: Tensor) -> Tensor:
         """Log likelihood [batch, count] of network-scale values; batch axes broadcast."""

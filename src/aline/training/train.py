@@ -247,7 +247,7 @@ class Run:
             teach = update < self.config.policy_updates
             informed = None
             if teach and not joint and self.task.explore is not None:
-                informed = self.informed_designs(played.world.theta, played.length, generator)
+                informed = self.task.informative(played.world.theta, played.length, generator)
             # Where no goal wants predictions, q learns them by the way.
             points = self.config.points if update == 0 or self.wants_predictions else 0
             losses = self.losses(played, points, teach and joint, informed, generator)
@@ -285,7 +285,8 @@ class Run:
         # An experiment chooses among many: a greedy choice among few would teach another play.
         candidates = self.config.candidates * (1 if explore else 4)
         count = int(share * self.task.spec.horizon) if begun < self.config.random_share else 0
-        return LearnedPolicy(self.network, explore=explore, candidates=candidates), count
+        policy = LearnedPolicy(self.network, explore=explore, candidates=candidates, task=self.task)
+        return policy, count
 
     def random_designs(self, theta: Tensor, count: int, generator: torch.Generator) -> Tensor:
         """Uniform designs, half of them replaced by informative ones where the task names some."""
@@ -293,18 +294,11 @@ class Run:
         designs = spec.design.sample(len(theta), count, generator)
         if self.task.explore is None or count == 0:
             return designs
-        informed = self.informed_designs(theta, count, generator)
+        informed = self.task.informative(theta, count, generator)
         # Whole episodes lean one way or the other, so that q meets both extremes and the middle.
         share = torch.rand(len(theta), 1, generator=generator)
         pick = torch.rand(len(theta), count, generator=generator) < share
         return torch.where(pick[..., None], informed, designs)
-
-    def informed_designs(self, theta: Tensor, count: int, generator: torch.Generator) -> Tensor:
-        """What the task names as informative for these truths, [batch, count, design]."""
-        spec = self.task.spec
-        assert self.task.explore is not None
-        near = self.task.explore(spec.parameters.to_user(theta[:, None]), count, generator)
-        return spec.design.to_network(torch.stack([near[n] for n in spec.design.names], -1))
 
     def update(self, losses: list[Tensor]) -> None:
         """A gradient step on q and, after warm-up, on the policy."""
