@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -166,8 +167,10 @@ def summary(demo: Demo) -> list[str]:
     rows = []
     for name in (*demo.shown, *(n for n in demo.spec.parameters.labels if n not in demo.shown)):
         prior, step = demo.prior[name], demo.last
-        span = prior.interval[1] - prior.interval[0]
-        low, high = (number(edge, span) for edge in step.interval[name])
+        first, last = step.interval[name]
+        # A prior over orders of magnitude would leave no digit of a small value.
+        span = min(prior.interval[1] - prior.interval[0], 20 * (last - first) or math.inf)
+        low, high = (number(edge, span) for edge in (first, last))
         numbers = [demo.truth[name], step.mean[name], prior.std, step.std[name]]
         truth, mean, before, after = (number(value, span) for value in numbers)
         verdict = "inside" if demo.holds_truth(name) else "outside"

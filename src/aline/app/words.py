@@ -18,6 +18,11 @@ _SCENES = {
         "Something in a field emits a signal that is weaker the farther away it is measured, and "
         "every reading is noisy. Its position is hidden."
     ),
+    "ces": (
+        "A person rates one basket of three goods against another. Hidden are how well goods stand "
+        "in for each other (rho), how much each counts (alpha), and how strongly the person "
+        "answers (u); the outcome is the logit of the rating."
+    ),
 }
 
 _NOUNS = dict.fromkeys(PRESETS, "observer")
