@@ -8,13 +8,15 @@ The network sees these, and its predictions are relative to their weighted avera
 learn is how to weigh them, what they say of the parameters, and where to measure.
 
 One Cholesky factor a kernel serves all prefixes of an episode: that of the first t observations is
-its leading block. The same holds for what is computed with it, so a group sums what it may see.
+its leading block. The same holds for what is computed with it, so a group sums what it may see, and
+a bank that is asked about the same points after every observation computes one row for each.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +26,9 @@ from aline.errors import InternalError
 
 NOISE = 1e-4  # variance of the noise over the function's
 RANGE = (0.02, 1.0)  # lengthscales, for a design space of [-1, 1], times the root of its dimension
+REMEMBERED = 4  # sets of points: a pool, a goal's, a few predictions
 _TINY = 1e-6
+_LEAST_SHARE = 1e-4
 
 
 class KernelBank(nn.Module):
@@ -47,6 +51,11 @@ class KernelBank(nn.Module):
     def point_features(self) -> int:
         """How many numbers describe a point."""
         return 3 * self.count + 2
+
+    @property
+    def worth_features(self) -> int:
+        """How many numbers say what a candidate is worth for predictions at a goal's points."""
+        return self.count + 1
 
     @property
     def context_features(self) -> int:
@@ -91,6 +100,28 @@ class KernelBank(nn.Module):
         return bank if extra is None else bank.with_extra(extra)
 
 
+class Asked(NamedTuple):
+    """Points that a bank was asked about, and what it computed for them."""
+
+    points: Tensor  # kept, so that no other points can take their place in memory
+    rows: Tensor  # [batch, kernel, context, p * m], over the factor
+
+
+class Shared(NamedTuple):
+    """What two sets of points tell of each other after some observations."""
+
+    covariance: Tensor  # [batch, kernel, group * query, target]
+    known: int  # how many observations
+
+
+Place = tuple[int, tuple[int, ...], tuple[int, ...]]
+
+
+def _place(points: Tensor) -> Place:
+    """Where points lie in memory, and how."""
+    return points.data_ptr(), tuple(points.shape), points.stride()
+
+
 @dataclass
 class Bank:
     """A context as a bank holds it, for a number of groups an episode."""
@@ -102,6 +133,8 @@ class Bank:
     white: Tensor  # [batch, kernel, context], the outcomes over the factor
     seen: Tensor  # [batch, group, context]: 1 for what a group sees
     extra: Extra | None = None
+    asked: dict[Place, Asked] = field(default_factory=dict, repr=False)
+    shared: dict[tuple[Place, Place], Shared] = field(default_factory=dict, repr=False)
 
     def with_extra(self, context: Context) -> Bank:
         """With one observation more a group, [batch * group, 1]."""
@@ -135,15 +168,90 @@ class Bank:
             factor,
             torch.cat([self.white, value[..., None]], -1),
             torch.cat([self.seen, one[:, None]], -1),
+            asked=dict(list(self.asked.items())[-REMEMBERED:]),
+            shared=dict(list(self.shared.items())[-1:]),
         )
+
+    @torch.no_grad()
+    def restated(self, outcomes: Tensor) -> Bank:
+        """The same observations of a bank of one group with other outcomes [batch, context]."""
+        y = (outcomes * self.kept)[:, None, :, None].expand(-1, self.kernels.count, -1, 1)
+        white = torch.linalg.solve_triangular(self.factor, y, upper=False)[..., 0]
+        return replace(self, white=white)
 
     def _whiten(self, points: Tensor) -> Tensor:
         """Points [batch, p, m, design] over the factor, [batch, kernel, context, p, m]."""
         batch, groups, count, _ = points.shape
-        flat = points.reshape(batch, groups * count, -1)
-        cross = self.kernels.covariance(self.designs, flat) * self.kept[:, None, :, None]
-        white: Tensor = torch.linalg.solve_triangular(self.factor, cross, upper=False)
-        return white.view(batch, self.kernels.count, -1, groups, count)
+        place = _place(points)
+        before = self.asked.pop(place, None)
+        rows = self._rows(points.reshape(batch, groups * count, -1), before)
+        self.asked[place] = Asked(points, rows)  # now the latest
+        return rows.view(batch, self.kernels.count, -1, groups, count)
+
+    def _rows(self, points: Tensor, before: Asked | None) -> Tensor:
+        """Points [batch, m, design] over the factor, from what was known of them before."""
+        known = 0 if before is None else before.rows.shape[2]
+        if before is not None and known == self.designs.shape[1]:
+            return before.rows
+        cross = self.kernels.covariance(self.designs[:, known:], points)
+        cross *= self.kept[:, None, known:, None]
+        if before is not None:
+            cross -= self.factor[..., known:, :known] @ before.rows
+        corner = self.factor[..., known:, known:]
+        rows: Tensor = torch.linalg.solve_triangular(corner, cross, upper=False)
+        return rows if before is None else torch.cat([before.rows, rows], 2)
+
+    @torch.no_grad()
+    def worth(self, candidates: Tensor, targets: Tensor, wanted: Tensor) -> Tensor:
+        """What an outcome at each candidate would tell of the function at targets.
+
+        It is the log of the share of the targets' variance that would go, by each kernel and, last,
+        on average: [batch, group, query, worth_features]. For candidates [batch, group or 1,
+        query, design] and targets [batch, target, design], of which only those `wanted` count.
+        """
+        groups, weight = self.seen.shape[1], wanted.to(self.designs.dtype)
+        own = 1 + NOISE - self._explained(candidates)  # [batch, kernel, group, query]
+        left = (1 - self._explained(targets[:, None])).clamp_min(_TINY)
+        left = (left * weight[:, None, None]).sum(-1)[..., None].clamp_min(_TINY)
+        common = self._shared(candidates, targets[:, None])
+        told = (common.square() @ weight[:, None, :, None])[..., 0]
+        fall = told.view(len(told), self.kernels.count, groups, -1) / own.clamp_min(NOISE)
+        scale, log_weight, _ = self.weigh()
+        size = (log_weight + 2 * scale).softmax(-1).transpose(1, 2)[..., None]
+        average = (size * fall).sum(1, keepdim=True) / (size * left).sum(1, keepdim=True)
+        shares = torch.cat([fall / left, average], 1).clamp(_LEAST_SHARE, 1).log()
+        return shares.permute(0, 2, 3, 1).float()
+
+    def _explained(self, points: Tensor) -> Tensor:
+        """The share of the variance at points that each group can explain.
+
+        For [batch, group or 1, m, design]: [batch, kernel, group, m].
+        """
+        white = self._whiten(points)
+        if points.shape[1] == 1:
+            return self.seen[:, None] @ white[:, :, :, 0].square()
+        return torch.einsum("bkngm,bgn->bkgm", white.square(), self.seen)
+
+    def _shared(self, candidates: Tensor, targets: Tensor) -> Tensor:
+        """Their covariance given what each group has seen, [batch, kernel, group * query, target].
+
+        Of one group it is kept: with one observation more it changes by a product of two rows.
+        """
+        groups = self.seen.shape[1]
+        pair = _place(candidates), _place(targets)
+        before = self.shared.pop(pair, None) or self._shared_before(candidates, targets)
+        rows = slice(before.known, None)
+        a = self._whiten(candidates)[:, :, rows] * self.seen.mT[:, None, rows, :, None]
+        b = self._whiten(targets)[:, :, rows, 0]
+        common = before.covariance - a.flatten(3).mT @ b
+        if groups == 1:
+            self.shared[pair] = Shared(common, self.designs.shape[1])
+        return common
+
+    def _shared_before(self, candidates: Tensor, targets: Tensor) -> Shared:
+        """Before any observation."""
+        wide = candidates.expand(-1, self.seen.shape[1], -1, -1).flatten(1, 2)
+        return Shared(self.kernels.covariance(wide, targets[:, 0]), 0)
 
     @torch.no_grad()
     def weigh(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -179,14 +287,11 @@ class Bank:
         points = points.to(self.designs.dtype)
         white = self._whiten(points)
         value = self.seen[:, None] * self.white[:, :, None]  # [batch, kernel, group, context]
-        seen = self.seen[:, None]
+        explained = self._explained(points)
         if points.shape[1] == 1:
-            columns = white[:, :, :, 0]
-            mean = value @ columns
-            explained = seen @ columns.square()
+            mean = value @ white[:, :, :, 0]
         else:
             mean = torch.einsum("bkngm,bkgn->bkgm", white, value)
-            explained = torch.einsum("bkngm,bgn->bkgm", white.square(), self.seen)
         if self.extra is not None:
             column = self.extra.column(self, points, white)
             mean = mean + column * self.extra.value[..., None]
