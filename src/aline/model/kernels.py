@@ -100,11 +100,38 @@ class KernelBank(nn.Module):
         return bank if extra is None else bank.with_extra(extra)
 
 
+class Rows:
+    """A tensor that grows along its third axis, without a copy for whoever comes first."""
+
+    def __init__(self, first: Tensor, room: int = 0):
+        shape = list(first.shape)
+        self.used = shape[2]
+        shape[2] += room
+        self.buffer = first.new_empty(shape)
+        self.buffer[:, :, : self.used] = first
+
+    def append(self, known: int, more: Tensor) -> Rows:
+        """With more rows behind the first `known`."""
+        total = known + more.shape[2]
+        if self.used == known and total <= self.buffer.shape[2]:
+            self.buffer[:, :, known:total] = more
+            self.used = total
+            return self
+        return Rows(torch.cat([self.buffer[:, :, :known], more], 2), room=total)
+
+
 class Asked(NamedTuple):
     """Points that a bank was asked about, and what it computed for them."""
 
     points: Tensor  # kept, so that no other points can take their place in memory
-    rows: Tensor  # [batch, kernel, context, p * m], over the factor
+    known: int  # how many observations
+    rows: Rows  # [batch, kernel, context, p * m], over the factor
+    squares: Tensor  # [batch, kernel, p * m], these squared and summed
+
+    @property
+    def white(self) -> Tensor:
+        """The rows of as many observations as are known."""
+        return self.rows.buffer[:, :, : self.known]
 
 
 class Shared(NamedTuple):
@@ -135,6 +162,11 @@ class Bank:
     extra: Extra | None = None
     asked: dict[Place, Asked] = field(default_factory=dict, repr=False)
     shared: dict[tuple[Place, Place], Shared] = field(default_factory=dict, repr=False)
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether there is one group, and what it does not see is zero over the factor."""
+        return self.seen.shape[1] == 1 and bool((self.seen[:, 0] == self.kept).all())
 
     def with_extra(self, context: Context) -> Bank:
         """With one observation more a group, [batch * group, 1]."""
@@ -172,6 +204,17 @@ class Bank:
             shared=dict(list(self.shared.items())[-1:]),
         )
 
+    def prefixes(self, visible: Tensor) -> Bank:
+        """For groups [batch, group, context] that each see a prefix of a whole context."""
+        return Bank(
+            self.kernels,
+            self.designs,
+            self.kept,
+            self.factor,
+            self.white,
+            visible.to(self.designs.dtype),
+        )
+
     @torch.no_grad()
     def restated(self, outcomes: Tensor) -> Bank:
         """The same observations of a bank of one group with other outcomes [batch, context]."""
@@ -181,25 +224,32 @@ class Bank:
 
     def _whiten(self, points: Tensor) -> Tensor:
         """Points [batch, p, m, design] over the factor, [batch, kernel, context, p, m]."""
-        batch, groups, count, _ = points.shape
+        white = self._ask(points).white
+        return white.view(*white.shape[:3], *points.shape[1:3])
+
+    def _ask(self, points: Tensor) -> Asked:
+        """What is known of points [batch, p, m, design] now."""
         place = _place(points)
         before = self.asked.pop(place, None)
-        rows = self._rows(points.reshape(batch, groups * count, -1), before)
-        self.asked[place] = Asked(points, rows)  # now the latest
-        return rows.view(batch, self.kernels.count, -1, groups, count)
+        if before is None or before.known < self.designs.shape[1]:
+            before = self._learn(points, before)
+        self.asked[place] = before  # now the latest
+        return before
 
-    def _rows(self, points: Tensor, before: Asked | None) -> Tensor:
-        """Points [batch, m, design] over the factor, from what was known of them before."""
-        known = 0 if before is None else before.rows.shape[2]
-        if before is not None and known == self.designs.shape[1]:
-            return before.rows
-        cross = self.kernels.covariance(self.designs[:, known:], points)
+    def _learn(self, points: Tensor, before: Asked | None) -> Asked:
+        """Add rows for the observations that came since."""
+        known = 0 if before is None else before.known
+        cross = self.kernels.covariance(self.designs[:, known:], points.flatten(1, 2))
         cross *= self.kept[:, None, known:, None]
         if before is not None:
-            cross -= self.factor[..., known:, :known] @ before.rows
+            cross -= self.factor[..., known:, :known] @ before.white
         corner = self.factor[..., known:, known:]
-        rows: Tensor = torch.linalg.solve_triangular(corner, cross, upper=False)
-        return rows if before is None else torch.cat([before.rows, rows], 2)
+        more: Tensor = torch.linalg.solve_triangular(corner, cross, upper=False)
+        squares = more.square().sum(2)
+        if before is None:
+            return Asked(points, self.designs.shape[1], Rows(more), squares)
+        rows = before.rows.append(known, more)
+        return Asked(points, self.designs.shape[1], rows, before.squares + squares)
 
     @torch.no_grad()
     def worth(self, candidates: Tensor, targets: Tensor, wanted: Tensor) -> Tensor:
@@ -227,6 +277,8 @@ class Bank:
 
         For [batch, group or 1, m, design]: [batch, kernel, group, m].
         """
+        if self.sees_all:
+            return self._ask(points).squares[:, :, None]
         white = self._whiten(points)
         if points.shape[1] == 1:
             return self.seen[:, None] @ white[:, :, :, 0].square()
@@ -235,16 +287,15 @@ class Bank:
     def _shared(self, candidates: Tensor, targets: Tensor) -> Tensor:
         """Their covariance given what each group has seen, [batch, kernel, group * query, target].
 
-        Of one group it is kept: with one observation more it changes by a product of two rows.
+        Of a group that sees all it is kept: one observation more changes it by a product of rows.
         """
-        groups = self.seen.shape[1]
         pair = _place(candidates), _place(targets)
         before = self.shared.pop(pair, None) or self._shared_before(candidates, targets)
         rows = slice(before.known, None)
         a = self._whiten(candidates)[:, :, rows] * self.seen.mT[:, None, rows, :, None]
         b = self._whiten(targets)[:, :, rows, 0]
         common = before.covariance - a.flatten(3).mT @ b
-        if groups == 1:
+        if self.sees_all:
             self.shared[pair] = Shared(common, self.designs.shape[1])
         return common
 

@@ -131,12 +131,17 @@ class Network(nn.Module):
             self.context_features = Mlp(self.kernels.context_features, hidden, width)
 
     def read(
-        self, context: Context, visible: Tensor | None = None, extra: Context | None = None
+        self,
+        context: Context,
+        visible: Tensor | None = None,
+        extra: Context | None = None,
+        bank: Bank | None = None,
     ) -> View:
         """Take a context in.
 
         `visible` [batch, group, context] makes several groups of it, each seeing a part; `extra`
-        (designs [batch * group, n, design]) gives each group observations of its own.
+        (designs [batch * group, n, design]) gives each group observations of its own. `bank` is one
+        of the whole context, for groups that see prefixes.
         """
         if visible is None:
             mask = context.mask
@@ -144,7 +149,9 @@ class Network(nn.Module):
         elif context.mask is not None:
             visible = visible & context.mask[:, None]
         view = self.read_tokens(context, visible, extra)
-        if self.kernels is not None:
+        if bank is not None and visible is not None:
+            view.bank = bank.prefixes(visible)
+        elif self.kernels is not None:
             view.bank = self.kernels.read(context, visible, extra)
         return view
 

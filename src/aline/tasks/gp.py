@@ -87,7 +87,7 @@ def gp(dimensions: int = 1, horizon: int = 30, isotropic: float = 0.5, waves: in
         # A proposed point cannot be in all the places that are equally unknown; kernels say in
         # closed form what attention over observations of a function would have to approximate.
         model={"policy": "pool", "kernels": 12 if dimensions == 1 else 18},
-        training={"points": 8, "batch": 200 if dimensions == 1 else 100},
+        training={"points": 8, "updates": 8, "batch": 200 if dimensions == 1 else 100},
     )
 
 

@@ -47,7 +47,7 @@ class Teacher(ABC):
         total = played.length
         visible = up_to(stratified(played.batch, STATES, total, generator), total)
         designs, worth = self.lesson(played, visible, generator)
-        view = read_for_policy(network, played.context, visible)
+        view = read_for_policy(network, played, visible)
         scores = view.scores(designs, played.goal)
         share = worth / worth.amax(-1, keepdim=True).clamp_min(1e-9)
         wanted = (share / TEMPERATURE).softmax(-1)

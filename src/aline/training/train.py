@@ -300,7 +300,10 @@ class Run:
         others = None
         if self.config.stand_ins and can_stand_in(self.task):
             others = StandIns.of(self.task, world.theta, context, self.config.stand_ins, generator)
-        return Played(world, goal, context, world.answer(goal.points, generator), others)
+        kernels = self.network.kernels
+        bank = None if kernels is None else kernels.read(context, None, None)
+        outcomes = world.answer(goal.points, generator)
+        return Played(world, goal, context, outcomes, others, bank)
 
     def playing_policy(self, generator: torch.Generator) -> tuple[LearnedPolicy, int]:
         """How this round is played: exploring or greedily, and after how many random designs."""
