@@ -144,8 +144,8 @@ class Shared(NamedTuple):
 Place = tuple[int, tuple[int, ...], tuple[int, ...]]
 
 
-def _place(points: Tensor) -> Place:
-    """Where points lie in memory, and how."""
+def place_of(points: Tensor) -> Place:
+    """Where points lie in memory, and how: the same for the same points, while they are kept."""
     return points.data_ptr(), tuple(points.shape), points.stride()
 
 
@@ -229,7 +229,7 @@ class Bank:
 
     def _ask(self, points: Tensor) -> Asked:
         """What is known of points [batch, p, m, design] now."""
-        place = _place(points)
+        place = place_of(points)
         before = self.asked.pop(place, None)
         if before is None or before.known < self.designs.shape[1]:
             before = self._learn(points, before)
@@ -289,7 +289,7 @@ class Bank:
 
         Of a group that sees all it is kept: one observation more changes it by a product of rows.
         """
-        pair = _place(candidates), _place(targets)
+        pair = place_of(candidates), place_of(targets)
         before = self.shared.pop(pair, None) or self._shared_before(candidates, targets)
         rows = slice(before.known, None)
         a = self._whiten(candidates)[:, :, rows] * self.seen.mT[:, None, rows, :, None]

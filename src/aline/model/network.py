@@ -22,7 +22,7 @@ from aline.model.attention import Keys, Layers, Reading, bias_of
 from aline.model.closeup import CloseUp, Seen
 from aline.model.embedder import DesignEmbedder, Mlp
 from aline.model.heads import STD_FLOOR, Belief, Bernoulli, BernoulliHead, Mixture, MixtureHead
-from aline.model.kernels import Bank, Expectation, KernelBank
+from aline.model.kernels import Bank, Expectation, KernelBank, place_of
 from aline.spaces import Binary, Design
 from aline.tasks import Spec
 
@@ -336,6 +336,7 @@ class View:
     shape: tuple[int, int]  # batch, group, as the caller sees them
     _policy_keys: list[Keys] = field(default_factory=list)
     bank: Bank | None = None  # the same context as GPs see it, where the network has kernels
+    _last_points: tuple[Tensor, Decoded] | None = None
 
     def _fold(self, tokens: Tensor) -> Tensor:
         """[batch, group, ...] to the layout the keys are in."""
@@ -413,6 +414,15 @@ class View:
         return torch.cat([mean, std.clamp_min(STD_FLOOR).log()], -1).detach()
 
     def _point_states(self, points: Tensor, expected: Expectation | None) -> Decoded:
+        """Points' tokens after each layer; the last ones are kept, as they may be a goal's too."""
+        if torch.is_grad_enabled():
+            return self._decode_points(points, expected)
+        place = place_of(points)
+        if self._last_points is None or place_of(self._last_points[0]) != place:
+            self._last_points = points, self._decode_points(points, expected)
+        return self._last_points[1]
+
+    def _decode_points(self, points: Tensor, expected: Expectation | None) -> Decoded:
         tokens = self.network.design_embedder(points) + self.network.prediction_marker
         tokens = tokens.expand(*self.shape, *tokens.shape[2:])
         if expected is not None:
