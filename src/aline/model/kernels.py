@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -163,7 +164,7 @@ class Bank:
     asked: dict[Place, Asked] = field(default_factory=dict, repr=False)
     shared: dict[tuple[Place, Place], Shared] = field(default_factory=dict, repr=False)
 
-    @property
+    @cached_property
     def sees_all(self) -> bool:
         """Whether there is one group, and what it does not see is zero over the factor."""
         return self.seen.shape[1] == 1 and bool((self.seen[:, 0] == self.kept).all())
@@ -304,13 +305,16 @@ class Bank:
         wide = candidates.expand(-1, self.seen.shape[1], -1, -1).flatten(1, 2)
         return Shared(self.kernels.covariance(wide, targets[:, 0]), 0)
 
-    @torch.no_grad()
     def weigh(self) -> tuple[Tensor, Tensor, Tensor]:
         """Log scale and log weight [batch, group, kernel] of each kernel, and log (1 + n).
 
         The output scale is the most likely one, as if one more outcome had been of size one; the
         weight is the marginal likelihood at that scale.
         """
+        return self._weights
+
+    @cached_property
+    def _weights(self) -> tuple[Tensor, Tensor, Tensor]:
         squares = torch.einsum("bkn,bgn->bgk", self.white.square(), self.seen)
         logdet = torch.einsum("bkn,bgn->bgk", self._log_diagonal(), self.seen)
         count = self.seen.sum(-1)[..., None]
