@@ -114,3 +114,17 @@ def test_only_what_is_allowed_is_chosen() -> None:
                            points[:, 0], torch.ones(1))  # fmt: skip
     allowed = torch.tensor([[False, False, True, False, False]])
     assert torch.equal(policy.choose(state, Offer(points, allowed), seeded(1)), points[:, 2])
+
+
+@pytest.mark.parametrize("count", [1, 4, 25])
+def test_quick_fits_are_those_of_scikit_learn(count: int) -> None:
+    world = TASK.draw(6, seeded(0))
+    designs = TASK.spec.design.sample(6, count, seeded(1))
+    outcomes = TASK.spec.outcome.to_user(world.answer(designs, seeded(2))).double().numpy()
+    points = TASK.spec.design.to_user(TASK.spec.design.sample(6, 9, seeded(3))).double().numpy()
+    x = TASK.spec.design.to_user(designs).double().numpy()
+    for episode in range(6):
+        data = x[episode], outcomes[episode], NOISE, count > 1
+        plain, quick = (Fit.of(*data, quick=q).predict(points[episode]) for q in (False, True))
+        assert np.allclose(plain[0], quick[0], atol=1e-3)
+        assert np.allclose(plain[1], quick[1], atol=1e-3)

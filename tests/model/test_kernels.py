@@ -79,6 +79,85 @@ def test_every_prefix_is_a_context_of_its_own() -> None:
         check(bank, group, 1, x[:, :length], y[:, :length], points)
 
 
+def plain_worth(kernel: int, x: Tensor, y: Tensor, candidates: Tensor, targets: Tensor) -> Tensor:
+    """The fall of the targets' variance, then that variance: [query + 1], unscaled."""
+    name, scale = KERNELS[kernel % 3], BANK.inverse[kernel].double()
+
+    def matrix(a: Tensor, b: Tensor) -> Tensor:
+        return covariance(name, ((a[:, None] - b[None]) * scale).norm(dim=-1))
+
+    def left(x: Tensor) -> Tensor:
+        cross = matrix(targets, x)
+        own = matrix(x, x) + NOISE * torch.eye(len(x)).double()
+        return (1 - (cross @ torch.linalg.inv(own) * cross).sum(1)).sum()
+
+    now = left(x)
+    return torch.stack([*(now - left(torch.cat([x, one[None]])) for one in candidates), now])
+
+
+def test_the_worth_of_a_candidate_is_the_variance_it_takes_away() -> None:
+    """By the definition: add the candidate to the data, and compare the targets' variances."""
+    x, y, candidates = data(6)
+    targets = TASK.spec.design.sample(2, 4, seeded(9)).double()
+    wanted = torch.tensor([[True] * 4, [True, False, True, False]])
+    bank = BANK.read(Context(x, y), None, None)
+    found = bank.worth(candidates[:, None], targets, wanted)[:, 0]
+    scale, weight, _ = bank.weigh()
+    for episode in (0, 1):
+        at = targets[episode][wanted[episode]]
+        parts = [plain_worth(k, x[episode], y[episode], candidates[episode], at) for k in range(7)]
+        every = torch.stack(parts, -1)  # [query + 1, kernel]
+        size = (weight + 2 * scale).exp()[episode, 0]
+        average = (every[:-1] @ size) / (every[-1] @ size)
+        expected = torch.cat([every[:-1] / every[-1], average[:, None]], -1)
+        assert torch.allclose(found[episode].exp().double(), expected.clamp(1e-4, 1), atol=1e-4)
+
+
+def test_points_that_were_asked_about_before_are_not_computed_anew() -> None:
+    x, y, candidates = data(8)
+    targets, wanted = TASK.spec.design.sample(2, 3, seeded(9)).double(), torch.ones(2, 3) > 0
+    nothing = Context(x[:, :0], y[:, :0])
+    grown, middle = BANK.read(nothing, None, None), None
+    for step in range(8):
+        grown = grown.extend(x[:, step], y[:, step])
+        if step != 3:  # nobody has to ask each time
+            grown.worth(candidates[:, None], targets, wanted)
+        middle = grown if step == 5 else middle
+    assert middle is not None
+    other = middle.extend(x[:, 7], y[:, 7])  # another future of the same past
+    for bank, steps in (
+        (grown, list(range(8))),
+        (other, [0, 1, 2, 3, 4, 5, 7]),
+        (middle, range(6)),
+    ):
+        anew = BANK.read(Context(x[:, list(steps)], y[:, list(steps)]), None, None)
+        for ask in (
+            lambda b: b.worth(candidates[:, None], targets, wanted),
+            lambda b: b.predict(candidates[:, None]).features,
+        ):
+            assert torch.allclose(ask(bank), ask(anew), atol=1e-5)
+
+
+def test_one_factor_serves_all_prefixes() -> None:
+    x, y, candidates = data(8)
+    targets, wanted = TASK.spec.design.sample(2, 3, seeded(9)).double(), torch.ones(2, 3) > 0
+    whole = BANK.read(Context(x, y), None, None)
+    for lengths in (torch.tensor([[3], [3]]), torch.tensor([[2, 8], [5, 7]])):
+        visible = torch.arange(8) < lengths[..., None]
+        part, anew = whole.prefixes(visible), BANK.read(Context(x, y), visible, None)
+        asked = candidates[:, None]
+        assert torch.allclose(part.predict(asked).features, anew.predict(asked).features, atol=1e-5)
+        same = [bank.worth(asked, targets, wanted) for bank in (part, anew)]
+        assert torch.allclose(*same, atol=1e-5)
+
+
+def test_other_outcomes_at_the_same_designs() -> None:
+    x, y, points = data(5)
+    bank = BANK.read(Context(x, y), None, None).restated(3 * y + 1)
+    for episode in (0, 1):
+        check(bank, 0, episode, x, 3 * y + 1, points)
+
+
 def test_an_observation_of_a_groups_own() -> None:
     """As an alternative is judged: without one of the others, and with one more a group."""
     x, y, points = data(8)

@@ -125,7 +125,9 @@ def test_many_candidates_score_as_few_do(
             goal = goal_of(spec, target).repeat(batch)
             many = view.scores(candidates, goal)
             parts = [view.scores(part, goal) for part in candidates.split(MANY // 2, 2)]
-            assert largest_difference(many, torch.cat(parts, -1)) < TOLERANCE
+            few = torch.cat(parts, -1)
+            # What a candidate is worth counts twentyfold: scores may be large.
+            assert torch.allclose(many, few, rtol=1e-6, atol=TOLERANCE)
             shared = view.scores(candidates[:1], goal)
             assert largest_difference(shared[0], many[0]) < TOLERANCE
 

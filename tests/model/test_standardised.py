@@ -4,10 +4,18 @@ import math
 
 import pytest
 import torch
-from small import goal_for, random_context, seeded, small_network
+from small import SIZES, goal_for, random_context, seeded, small_network
 
 from aline.episodes import Context, Offer, play
-from aline.model import LearnedPolicy, Mixture, Units, read_standardised
+from aline.model import (
+    LearnedPolicy,
+    Mixture,
+    ModelConfig,
+    Network,
+    Units,
+    fresh,
+    read_standardised,
+)
 from aline.tasks import FunctionWorld, function_named, get
 
 TASK = get("gp1d", horizon=6)
@@ -32,13 +40,17 @@ def test_predictions_follow_the_outcomes_units(context: str, scale: float, loc: 
     assert torch.allclose(other.std, plain.std * scale, rtol=1e-4)
 
 
-def test_growing_is_reading_anew() -> None:
-    data, network = random_context(TASK.spec, 2, 5), small_network(TASK)
+KERNELS = fresh(TASK.spec, ModelConfig(kernels=3, **SIZES), seeded(0)).requires_grad_(False)
+
+
+@pytest.mark.parametrize("network", [small_network(TASK), KERNELS], ids=["plain", "kernels"])
+def test_growing_is_reading_anew(network: Network) -> None:
+    data = random_context(TASK.spec, 2, 5)
     view = read_standardised(network, Context.empty(2, 1))
     for step in range(5):
         view = view.extend(data.designs[:, step], data.outcomes[:, step])
     whole = read_standardised(network, data)
-    points = torch.linspace(-1, 1, 5).view(1, 1, 5, 1)
+    points = torch.linspace(-1, 1, 5).view(1, 1, 5, 1).expand(2, 1, 5, 1)
     grown, read = view.predictive(points), whole.predictive(points)
     assert isinstance(grown, Mixture)
     assert isinstance(read, Mixture)

@@ -117,11 +117,12 @@ def _rows(world: World, part: slice) -> World:
     return replace(world, batch=len(range(world.batch)[part]))
 
 
-def policy_of(method: str, model: Model, problem: Problem) -> Policy:
-    """A method by its name in the results."""
+def policy_of(method: str, model: Model, problem: Problem, timed: bool = False) -> Policy:
+    """A method by its name in the results; a GP that is `timed` is fitted by scikit-learn alone."""
     kind, _, acquisition = method.partition("-")
     if kind == "gp":
-        return GPPolicy(problem.spec, acquisition, normalise=problem.standardise)  # type: ignore[arg-type]
+        unit = problem.standardise
+        return GPPolicy(problem.spec, acquisition, normalise=unit, quick=not timed)  # type: ignore[arg-type]
     if kind == "ace":
         return AcePolicy(model.network, standardise=problem.standardise, acquisition=acquisition)  # type: ignore[arg-type]
     if method == "aline":

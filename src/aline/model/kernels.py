@@ -8,13 +8,16 @@ The network sees these, and its predictions are relative to their weighted avera
 learn is how to weigh them, what they say of the parameters, and where to measure.
 
 One Cholesky factor a kernel serves all prefixes of an episode: that of the first t observations is
-its leading block. The same holds for what is computed with it, so a group sums what it may see.
+its leading block. The same holds for what is computed with it, so a group sums what it may see, and
+a bank that is asked about the same points after every observation computes one row for each.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +27,9 @@ from aline.errors import InternalError
 
 NOISE = 1e-4  # variance of the noise over the function's
 RANGE = (0.02, 1.0)  # lengthscales, for a design space of [-1, 1], times the root of its dimension
+REMEMBERED = 4  # sets of points: a pool, a goal's, a few predictions
 _TINY = 1e-6
+_LEAST_SHARE = 1e-4
 
 
 class KernelBank(nn.Module):
@@ -47,6 +52,11 @@ class KernelBank(nn.Module):
     def point_features(self) -> int:
         """How many numbers describe a point."""
         return 3 * self.count + 2
+
+    @property
+    def worth_features(self) -> int:
+        """How many numbers say what a candidate is worth for predictions at a goal's points."""
+        return self.count + 1
 
     @property
     def context_features(self) -> int:
@@ -91,6 +101,55 @@ class KernelBank(nn.Module):
         return bank if extra is None else bank.with_extra(extra)
 
 
+class Rows:
+    """A tensor that grows along its third axis, without a copy for whoever comes first."""
+
+    def __init__(self, first: Tensor, room: int = 0):
+        shape = list(first.shape)
+        self.used = shape[2]
+        shape[2] += room
+        self.buffer = first.new_empty(shape)
+        self.buffer[:, :, : self.used] = first
+
+    def append(self, known: int, more: Tensor) -> Rows:
+        """With more rows behind the first `known`."""
+        total = known + more.shape[2]
+        if self.used == known and total <= self.buffer.shape[2]:
+            self.buffer[:, :, known:total] = more
+            self.used = total
+            return self
+        return Rows(torch.cat([self.buffer[:, :, :known], more], 2), room=total)
+
+
+class Asked(NamedTuple):
+    """Points that a bank was asked about, and what it computed for them."""
+
+    points: Tensor  # kept, so that no other points can take their place in memory
+    known: int  # how many observations
+    rows: Rows  # [batch, kernel, context, p * m], over the factor
+    squares: Tensor  # [batch, kernel, p * m], these squared and summed
+
+    @property
+    def white(self) -> Tensor:
+        """The rows of as many observations as are known."""
+        return self.rows.buffer[:, :, : self.known]
+
+
+class Shared(NamedTuple):
+    """What two sets of points tell of each other after some observations."""
+
+    covariance: Tensor  # [batch, kernel, group * query, target]
+    known: int  # how many observations
+
+
+Place = tuple[int, tuple[int, ...], tuple[int, ...]]
+
+
+def place_of(points: Tensor) -> Place:
+    """Where points lie in memory, and how: the same for the same points, while they are kept."""
+    return points.data_ptr(), tuple(points.shape), points.stride()
+
+
 @dataclass
 class Bank:
     """A context as a bank holds it, for a number of groups an episode."""
@@ -102,6 +161,13 @@ class Bank:
     white: Tensor  # [batch, kernel, context], the outcomes over the factor
     seen: Tensor  # [batch, group, context]: 1 for what a group sees
     extra: Extra | None = None
+    asked: dict[Place, Asked] = field(default_factory=dict, repr=False)
+    shared: dict[tuple[Place, Place], Shared] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def sees_all(self) -> bool:
+        """Whether there is one group, and what it does not see is zero over the factor."""
+        return self.seen.shape[1] == 1 and bool((self.seen[:, 0] == self.kept).all())
 
     def with_extra(self, context: Context) -> Bank:
         """With one observation more a group, [batch * group, 1]."""
@@ -135,23 +201,120 @@ class Bank:
             factor,
             torch.cat([self.white, value[..., None]], -1),
             torch.cat([self.seen, one[:, None]], -1),
+            asked=dict(list(self.asked.items())[-REMEMBERED:]),
+            shared=dict(list(self.shared.items())[-1:]),
         )
+
+    def prefixes(self, visible: Tensor) -> Bank:
+        """For groups [batch, group, context] that each see a prefix of a whole context."""
+        return Bank(
+            self.kernels,
+            self.designs,
+            self.kept,
+            self.factor,
+            self.white,
+            visible.to(self.designs.dtype),
+        )
+
+    @torch.no_grad()
+    def restated(self, outcomes: Tensor) -> Bank:
+        """The same observations of a bank of one group with other outcomes [batch, context]."""
+        y = (outcomes * self.kept)[:, None, :, None].expand(-1, self.kernels.count, -1, 1)
+        white = torch.linalg.solve_triangular(self.factor, y, upper=False)[..., 0]
+        return replace(self, white=white)
 
     def _whiten(self, points: Tensor) -> Tensor:
         """Points [batch, p, m, design] over the factor, [batch, kernel, context, p, m]."""
-        batch, groups, count, _ = points.shape
-        flat = points.reshape(batch, groups * count, -1)
-        cross = self.kernels.covariance(self.designs, flat) * self.kept[:, None, :, None]
-        white: Tensor = torch.linalg.solve_triangular(self.factor, cross, upper=False)
-        return white.view(batch, self.kernels.count, -1, groups, count)
+        white = self._ask(points).white
+        return white.view(*white.shape[:3], *points.shape[1:3])
+
+    def _ask(self, points: Tensor) -> Asked:
+        """What is known of points [batch, p, m, design] now."""
+        place = place_of(points)
+        before = self.asked.pop(place, None)
+        if before is None or before.known < self.designs.shape[1]:
+            before = self._learn(points, before)
+        self.asked[place] = before  # now the latest
+        return before
+
+    def _learn(self, points: Tensor, before: Asked | None) -> Asked:
+        """Add rows for the observations that came since."""
+        known = 0 if before is None else before.known
+        cross = self.kernels.covariance(self.designs[:, known:], points.flatten(1, 2))
+        cross *= self.kept[:, None, known:, None]
+        if before is not None:
+            cross -= self.factor[..., known:, :known] @ before.white
+        corner = self.factor[..., known:, known:]
+        more: Tensor = torch.linalg.solve_triangular(corner, cross, upper=False)
+        squares = more.square().sum(2)
+        if before is None:
+            return Asked(points, self.designs.shape[1], Rows(more), squares)
+        rows = before.rows.append(known, more)
+        return Asked(points, self.designs.shape[1], rows, before.squares + squares)
 
     @torch.no_grad()
+    def worth(self, candidates: Tensor, targets: Tensor, wanted: Tensor) -> Tensor:
+        """What an outcome at each candidate would tell of the function at targets.
+
+        It is the log of the share of the targets' variance that would go, by each kernel and, last,
+        on average: [batch, group, query, worth_features]. For candidates [batch, group or 1,
+        query, design] and targets [batch, target, design], of which only those `wanted` count.
+        """
+        groups, weight = self.seen.shape[1], wanted.to(self.designs.dtype)
+        own = 1 + NOISE - self._explained(candidates)  # [batch, kernel, group, query]
+        left = (1 - self._explained(targets[:, None])).clamp_min(_TINY)
+        left = (left * weight[:, None, None]).sum(-1)[..., None].clamp_min(_TINY)
+        common = self._shared(candidates, targets[:, None])
+        told = (common.square() @ weight[:, None, :, None])[..., 0]
+        fall = told.view(len(told), self.kernels.count, groups, -1) / own.clamp_min(NOISE)
+        scale, log_weight, _ = self.weigh()
+        size = (log_weight + 2 * scale).softmax(-1).transpose(1, 2)[..., None]
+        average = (size * fall).sum(1, keepdim=True) / (size * left).sum(1, keepdim=True)
+        shares = torch.cat([fall / left, average], 1).clamp(_LEAST_SHARE, 1).log()
+        return shares.permute(0, 2, 3, 1).float()
+
+    def _explained(self, points: Tensor) -> Tensor:
+        """The share of the variance at points that each group can explain.
+
+        For [batch, group or 1, m, design]: [batch, kernel, group, m].
+        """
+        if self.sees_all:
+            return self._ask(points).squares[:, :, None]
+        white = self._whiten(points)
+        if points.shape[1] == 1:
+            return self.seen[:, None] @ white[:, :, :, 0].square()
+        return torch.einsum("bkngm,bgn->bkgm", white.square(), self.seen)
+
+    def _shared(self, candidates: Tensor, targets: Tensor) -> Tensor:
+        """Their covariance given what each group has seen, [batch, kernel, group * query, target].
+
+        Of a group that sees all it is kept: one observation more changes it by a product of rows.
+        """
+        pair = place_of(candidates), place_of(targets)
+        before = self.shared.pop(pair, None) or self._shared_before(candidates, targets)
+        rows = slice(before.known, None)
+        a = self._whiten(candidates)[:, :, rows] * self.seen.mT[:, None, rows, :, None]
+        b = self._whiten(targets)[:, :, rows, 0]
+        common = before.covariance - a.flatten(3).mT @ b
+        if self.sees_all:
+            self.shared[pair] = Shared(common, self.designs.shape[1])
+        return common
+
+    def _shared_before(self, candidates: Tensor, targets: Tensor) -> Shared:
+        """Before any observation."""
+        wide = candidates.expand(-1, self.seen.shape[1], -1, -1).flatten(1, 2)
+        return Shared(self.kernels.covariance(wide, targets[:, 0]), 0)
+
     def weigh(self) -> tuple[Tensor, Tensor, Tensor]:
         """Log scale and log weight [batch, group, kernel] of each kernel, and log (1 + n).
 
         The output scale is the most likely one, as if one more outcome had been of size one; the
         weight is the marginal likelihood at that scale.
         """
+        return self._weights
+
+    @cached_property
+    def _weights(self) -> tuple[Tensor, Tensor, Tensor]:
         squares = torch.einsum("bkn,bgn->bgk", self.white.square(), self.seen)
         logdet = torch.einsum("bkn,bgn->bgk", self._log_diagonal(), self.seen)
         count = self.seen.sum(-1)[..., None]
@@ -179,14 +342,11 @@ class Bank:
         points = points.to(self.designs.dtype)
         white = self._whiten(points)
         value = self.seen[:, None] * self.white[:, :, None]  # [batch, kernel, group, context]
-        seen = self.seen[:, None]
+        explained = self._explained(points)
         if points.shape[1] == 1:
-            columns = white[:, :, :, 0]
-            mean = value @ columns
-            explained = seen @ columns.square()
+            mean = value @ white[:, :, :, 0]
         else:
             mean = torch.einsum("bkngm,bkgn->bkgm", white, value)
-            explained = torch.einsum("bkngm,bgn->bkgm", white.square(), self.seen)
         if self.extra is not None:
             column = self.extra.column(self, points, white)
             mean = mean + column * self.extra.value[..., None]

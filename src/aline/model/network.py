@@ -22,13 +22,14 @@ from aline.model.attention import Keys, Layers, Reading, bias_of
 from aline.model.closeup import CloseUp, Seen
 from aline.model.embedder import DesignEmbedder, Mlp
 from aline.model.heads import STD_FLOOR, Belief, Bernoulli, BernoulliHead, Mixture, MixtureHead
-from aline.model.kernels import Bank, Expectation, KernelBank
+from aline.model.kernels import Bank, Expectation, KernelBank, place_of
 from aline.spaces import Binary, Design
 from aline.tasks import Spec
 
 MANY = 64  # candidates from which on their attention is arranged for many
 INSIDE = (0.003, 0.997)  # shares of the way across a design's axis that count as its ends
 AT_ONCE = 5000  # candidates whose tokens are held at a time: a few hundred kB an operation
+STEEP = 20.0  # what a pool policy's logits gain at first as a candidate's worth grows e-fold
 
 
 @dataclass(frozen=True)
@@ -132,25 +133,37 @@ class Network(nn.Module):
             self.context_features = Mlp(self.kernels.context_features, hidden, width)
 
     def read(
-        self, context: Context, visible: Tensor | None = None, extra: Context | None = None
+        self,
+        context: Context,
+        visible: Tensor | None = None,
+        extra: Context | None = None,
+        bank: Bank | None = None,
     ) -> View:
         """Take a context in.
 
         `visible` [batch, group, context] makes several groups of it, each seeing a part; `extra`
-        (designs [batch * group, n, design]) gives each group observations of its own.
+        (designs [batch * group, n, design]) gives each group observations of its own. `bank` is one
+        of the whole context, for groups that see prefixes.
         """
         if visible is None:
             mask = context.mask
             visible = None if mask is None else mask[:, None]
         elif context.mask is not None:
             visible = visible & context.mask[:, None]
-        if self.config.context == "full" and (visible is not None or extra is not None):
-            view = self._read_expanded(context, visible, extra)
-        else:
-            view = self._read_shared(context, visible, extra)
-        if self.kernels is not None:
+        view = self.read_tokens(context, visible, extra)
+        if bank is not None and visible is not None:
+            view.bank = bank.prefixes(visible)
+        elif self.kernels is not None:
             view.bank = self.kernels.read(context, visible, extra)
         return view
+
+    def read_tokens(
+        self, context: Context, visible: Tensor | None = None, extra: Context | None = None
+    ) -> View:
+        """As `read`, but for the bank."""
+        if self.config.context == "full" and (visible is not None or extra is not None):
+            return self._read_expanded(context, visible, extra)
+        return self._read_shared(context, visible, extra)
 
     def _read_shared(self, context: Context, visible: Tensor | None, extra: Context | None) -> View:
         tokens = self.observe_tokens(context.designs, context.outcomes)
@@ -233,6 +246,17 @@ def plain_observations(context: Context) -> Tensor:
     return torch.cat([designs, context.outcomes[..., None]], -1)
 
 
+class Advice(NamedTuple):
+    """What a bank says of candidates [batch, group, query], for a policy to make use of."""
+
+    features: Tensor  # [..., point_features]
+    worth: Tensor | None  # [..., worth_features], where the goal has predictions
+
+    def of(self, rows: slice) -> Advice:
+        """Of some episodes."""
+        return Advice(self.features[rows], None if self.worth is None else self.worth[rows])
+
+
 class PolicyHalf(nn.Module):
     """psi: candidates (or one proposal token) read the context and the goal.
 
@@ -260,8 +284,24 @@ class PolicyHalf(nn.Module):
             self.head = Mlp(width, hidden, 1)
         self.told = nn.Linear(2 * told, hidden, bias=False) if told else None
         if config.kernels:
-            features = KernelBank(design, config.kernels).point_features
-            self.point_features = Mlp(features, hidden, width)
+            kernels = KernelBank(design, config.kernels)
+            self.point_features = Mlp(kernels.point_features, hidden, width)
+            self.worth_features = Mlp(kernels.worth_features, hidden, width)
+            self.trust = nn.Parameter(torch.ones(()))  # in what the bank says a candidate is worth
+
+    def advised(self, advice: Advice) -> Tensor:
+        """What is added to candidates' tokens."""
+        tokens: Tensor = self.point_features(advice.features)
+        return tokens if advice.worth is None else tokens + self.worth_features(advice.worth / 4)
+
+    def leaning(self, logits: Tensor, advice: Advice) -> Tensor:
+        """Logits [batch, group, query] relative to what the bank finds best.
+
+        A token of 32 normalised numbers would be a poor ruler for worths that differ by a percent.
+        """
+        if advice.worth is None:
+            return logits
+        return logits + STEEP * self.trust * advice.worth[..., -1]
 
 
 def _groups(context: Context, visible: Tensor | None, extra: Context | None) -> int:
@@ -298,6 +338,7 @@ class View:
     shape: tuple[int, int]  # batch, group, as the caller sees them
     _policy_keys: list[Keys] = field(default_factory=list)
     bank: Bank | None = None  # the same context as GPs see it, where the network has kernels
+    _last_points: tuple[Tensor, Decoded] | None = None
 
     def _fold(self, tokens: Tensor) -> Tensor:
         """[batch, group, ...] to the layout the keys are in."""
@@ -376,6 +417,15 @@ class View:
             return torch.cat([mean, std.clamp_min(STD_FLOOR).log()], -1)
 
     def _point_states(self, points: Tensor, expected: Expectation | None) -> Decoded:
+        """Points' tokens after each layer; the last ones are kept, as they may be a goal's too."""
+        if torch.is_grad_enabled():
+            return self._decode_points(points, expected)
+        place = place_of(points)
+        if self._last_points is None or place_of(self._last_points[0]) != place:
+            self._last_points = points, self._decode_points(points, expected)
+        return self._last_points[1]
+
+    def _decode_points(self, points: Tensor, expected: Expectation | None) -> Decoded:
         tokens = self.network.design_embedder(points) + self.network.prediction_marker
         tokens = tokens.expand(*self.shape, *tokens.shape[2:])
         if expected is not None:
@@ -400,14 +450,23 @@ class View:
         if self.shape[1] == 1 and candidates.shape[2] >= MANY and not self._is_learning:
             candidates = candidates.expand(self.shape[0], *candidates.shape[1:])
             return self._scores_of_many(candidates[:, 0], goal)[:, None]
-        policy, expected, told = self.network.policy, self._expected(candidates), self._told()
+        policy, told = self.network.policy, self._told()
+        advice = self._advice(candidates, goal)
         tokens = policy.embedder(candidates, None if told is None else told[:, :, None])
         tokens = tokens.expand(*self.shape, *tokens.shape[2:])
-        if expected is not None:
-            tokens = tokens + policy.point_features(expected.features)
-        tokens = self._policy_decode(tokens, goal)
-        logits: Tensor = self.network.policy.head(tokens).squeeze(-1)
-        return logits
+        if advice is not None:
+            tokens = tokens + policy.advised(advice)
+        logits: Tensor = policy.head(self._policy_decode(tokens, goal)).squeeze(-1)
+        return logits if advice is None else policy.leaning(logits, advice)
+
+    def _advice(self, candidates: Tensor, goal: Goal) -> Advice | None:
+        """What the bank says of candidates [batch, group or 1, query, design]."""
+        if self.bank is None:
+            return None
+        worth = None
+        if goal.points.shape[1]:
+            worth = self.bank.worth(candidates, goal.points, goal.points_mask)
+        return Advice(self.bank.predict(candidates).features, worth)
 
     def _scores_of_many(self, candidates: Tensor, goal: Goal) -> Tensor:
         """Likewise of one group's [batch, query, design], a few episodes at a time.
@@ -415,7 +474,7 @@ class View:
         Their tokens stay in the processor's cache from one operation to the next.
         """
         policy, told = self.network.policy, self._told()
-        expected = self._expected(candidates[:, None])
+        advice = self._advice(candidates[:, None], goal)
         states, bias = self._goal_states(goal)
         readers = [
             layer.absorb(keys, self.bias, layer.keys(state), bias)
@@ -425,12 +484,13 @@ class View:
         found, step = [], max(1, AT_ONCE // count)
         for rows in (slice(start, start + step) for start in range(0, batch, step)):
             tokens = policy.embedder(candidates[rows], None if told is None else told[rows])
-            if expected is not None:
-                tokens = tokens + policy.point_features(expected.features[rows, 0])
+            if advice is not None:
+                tokens = tokens + policy.advised(advice.of(rows))[:, 0]
             for layer, reader in zip(policy.layers, readers, strict=True):
                 tokens = layer.read_many(tokens, reader.of(rows))
             found.append(policy.head(policy.norm(tokens)).squeeze(-1))
-        return torch.cat(found)
+        logits = torch.cat(found)
+        return logits if advice is None else policy.leaning(logits[:, None], advice)[:, 0]
 
     def _told(self) -> Tensor | None:
         """What the policy makes of q's moments, [batch, group, hidden]."""

@@ -2,7 +2,8 @@
 
 The network meets functions of about the size that its task declares. Here it sees the data less
 their mean and over their spread, whatever these are, and its predictions are mapped back. Both
-change with every observation, so the context is read anew each time.
+change with every observation, so the context is read anew each time; what a bank of kernels knows
+of the designs alone is kept.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from torch import Tensor
 from aline.episodes import Context
 from aline.errors import InternalError
 from aline.model.heads import Belief, Bernoulli
+from aline.model.kernels import Bank
 from aline.model.network import Network, View
 
 
@@ -69,14 +71,22 @@ class StandardisedView(View):
 
     def extend(self, design: Tensor, outcome: Tensor) -> StandardisedView:
         """With one more observation, in units that may have changed by it."""
-        return read_standardised(self.network, self.context.append(design, outcome))
+        bank = None if self.bank is None else self.bank.extend(design, outcome)
+        return read_standardised(self.network, self.context.append(design, outcome), bank)
 
 
-def read_standardised(network: Network, context: Context) -> StandardisedView:
-    """Take in a whole context [batch, context], without padding."""
+def read_standardised(
+    network: Network, context: Context, bank: Bank | None = None
+) -> StandardisedView:
+    """Take in a whole context [batch, context], without padding; `bank` is one of its designs."""
     if context.mask is not None:
         raise InternalError("a padded context cannot be standardised")
     units = Units.of(context.outcomes)
-    view = network.read(Context(context.designs, units.standardise(context.outcomes)))
+    seen = Context(context.designs, units.standardise(context.outcomes))
+    if bank is None:
+        view = network.read(seen)
+    else:
+        view = network.read_tokens(seen)
+        view.bank = bank.restated(seen.outcomes)
     parts = {field.name: getattr(view, field.name) for field in fields(view)}
     return StandardisedView(**{**parts, "context": context}, units=units)

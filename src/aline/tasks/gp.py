@@ -18,7 +18,7 @@ from torch.distributions import Uniform
 
 from aline.errors import InputError
 from aline.spaces import Box, Real
-from aline.tasks.task import PREDICTIONS, Named, Task
+from aline.tasks.task import PREDICTIONS, Named, Process, Task
 
 NOISE = 0.01
 KERNELS = ("rbf", "matern32", "matern52")
@@ -45,6 +45,7 @@ def gp(dimensions: int = 1, horizon: int = 30, isotropic: float = 0.5, waves: in
         kernel = torch.randint(len(KERNELS), (batch,), generator=generator)
         hidden = draw_waves(kernel, dimensions, waves, generator)
         hidden["noise"] = torch.full((batch, 1), NOISE)
+        hidden["kernel"] = kernel
         if dimensions > 1:
             same = torch.rand(batch, 1, generator=generator) < isotropic
             tied = torch.where(same, lengthscale[:, :1], lengthscale)
@@ -56,6 +57,11 @@ def gp(dimensions: int = 1, horizon: int = 30, isotropic: float = 0.5, waves: in
         f = theta["output_scale"] * waves_at(theta, x / theta["lengthscale"])
         return f + theta["noise"] * torch.randn(f.shape, generator=generator)
 
+    def known(theta: Named, a: Named, b: Named) -> Tensor:
+        at = [torch.stack([x[name] for name in axes], -1) / theta["lengthscale"] for x in (a, b)]
+        unit_variance = covariances(theta["kernel"], distances(*at))
+        return theta["output_scale"][..., None] ** 2 * unit_variance
+
     return Task(
         name=f"gp{dimensions}d",
         parameters={
@@ -66,6 +72,7 @@ def gp(dimensions: int = 1, horizon: int = 30, isotropic: float = 0.5, waves: in
         outcome=Real(loc=0.0, scale=0.6),
         simulate=simulate,
         latent=latent,
+        process=Process(known, NOISE),
         horizon=horizon,
         targets={(PREDICTIONS,): 0.5, ("lengthscale", "output_scale"): 0.5},
         scaled=("output_scale",),
@@ -79,8 +86,8 @@ def gp(dimensions: int = 1, horizon: int = 30, isotropic: float = 0.5, waves: in
         },
         # A proposed point cannot be in all the places that are equally unknown; kernels say in
         # closed form what attention over observations of a function would have to approximate.
-        model={"policy": "pool", "kernels": 12},
-        training={"points": 8, "batch": 200 if dimensions == 1 else 100},
+        model={"policy": "pool", "kernels": 12 if dimensions == 1 else 18},
+        training={"points": 8, "updates": 8, "batch": 200 if dimensions == 1 else 100},
     )
 
 
@@ -148,6 +155,20 @@ def spread_at(kernel: Tensor, u: Tensor) -> Tensor:
     table, row = spreads(), kernel[:, None]
     spread: Tensor = table[row, left] * (1 - part) + table[row, left + 1] * part
     return spread
+
+
+def distances(a: Tensor, b: Tensor) -> Tensor:
+    """Euclidean, of [batch, n, design] and [batch, m, design]; exact for points close by."""
+    return (a[:, :, None] - b[:, None]).square().sum(-1).sqrt()
+
+
+def covariances(kernel: Tensor, distance: Tensor) -> Tensor:
+    """Of each episode's kernel [batch] of KERNELS, at distances [batch, n, m]."""
+    out = torch.empty_like(distance)
+    for index, name in enumerate(KERNELS):
+        rows = kernel == index
+        out[rows] = covariance(name, distance[rows])
+    return out
 
 
 def covariance(kernel: str, distance: Tensor) -> Tensor:

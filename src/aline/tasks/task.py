@@ -28,8 +28,22 @@ Likelihood = Callable[[Named, Named, Tensor], Tensor]
 Explorer = Callable[[Named, int, torch.Generator], Named]
 Latent = Callable[[Named, torch.Generator], Named]
 
+Covariance = Callable[[Named, Named, Named], Tensor]
+
 PREDICTIONS = "predictions"
 """The word for "outcomes anywhere" in a training target, beside parameter names."""
+
+
+@dataclass(frozen=True)
+class Process:
+    """Given theta and what is latent, outcomes are a Gaussian process's with normal noise.
+
+    `covariance(theta, a, b)` is that of the function's values at designs [batch, n] and [batch, m],
+    [batch, n, m] in the outcome's units squared; `noise` is a standard deviation in these units.
+    """
+
+    covariance: Covariance
+    noise: float
 
 
 @dataclass(frozen=True)
@@ -126,6 +140,8 @@ class Task:
     - `latent(theta, generator)`, what else a world is made of, drawn once for each: a random
       function, say. `theta` then carries it too, by name, as [batch, ...]. A parameter's own name
       in it replaces the parameter's draw, where priors depend on each other;
+    - `process`, what is known of the function where outcomes are a Gaussian process's: a policy is
+      then taught where to measure for predictions;
     - `scaled`, the parameters that are in the outcome's units;
     - `model` and `training`, settings that suit the task better than the defaults, and `budget`,
       how long to train it where nothing else is said.
@@ -159,6 +175,7 @@ class Task:
         log_peak: Likelihood | None = None,
         explore: Explorer | None = None,
         latent: Latent | None = None,
+        process: Process | None = None,
         targets: Mapping[tuple[str, ...], float] | None = None,
         scaled: Sequence[str] = (),
         start: int = 0,
@@ -193,6 +210,7 @@ class Task:
         self.log_peak = log_peak
         self.explore = explore
         self.latent = latent
+        self.process = process
         self.model, self.training = dict(model or {}), dict(training or {})
         self.budget = budget
 
@@ -290,13 +308,20 @@ class SimulatedWorld:
     def answer(self, designs: Tensor, generator: torch.Generator) -> Tensor:
         """Simulate in the user's units, return on the network's scale."""
         spec = self.task.spec
-        outcomes = self.task.simulate(
-            {**spec.parameters.to_user(self.theta[:, None, :]), **self.hidden},
-            spec.design.name_columns(designs),
-            generator,
-        )
+        outcomes = self.task.simulate(self._all(), spec.design.name_columns(designs), generator)
         _check_outcomes(outcomes, designs.shape[:2])
         return spec.outcome.to_network(outcomes)
+
+    def _all(self) -> Named:
+        """Parameters in the user's units, and what is latent."""
+        return {**self.task.spec.parameters.to_user(self.theta[:, None, :]), **self.hidden}
+
+    def covariance(self, a: Tensor, b: Tensor) -> Tensor:
+        """Of the task's process at designs [batch, n, design] and [batch, m, design]."""
+        process, design = self.task.process, self.task.spec.design
+        if process is None:
+            raise InputError(f"task {self.task.spec.name} has no process: give one to Task(...)")
+        return process.covariance(self._all(), design.name_columns(a), design.name_columns(b))
 
     def branches(self, designs: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Both answers of a binary outcome whose likelihood is known, else one draw."""

@@ -23,6 +23,7 @@ class TrainingConfig:
     stand_ins: int = 256  # other truths that q learns from too, where their likelihood is known
     points: int = 2  # predictions a prefix that q learns from
     candidates: int = 24  # scored at each step while playing (pool policy)
+    pool: int = 100  # instead of them, fixed for an episode, where the network has kernels
     decisions: int = 10  # steps of each episode reconsidered at once by a pathwise update
     alternatives: int = 8  # designs compared at a state when the policy learns
     random_share: float = 0.3  # rounds whose first designs are random, so that q knows those too

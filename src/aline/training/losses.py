@@ -14,6 +14,7 @@ from torch import Tensor
 from aline.episodes import Context, Goal
 from aline.model import Network, View
 from aline.model.heads import Mixture
+from aline.model.kernels import Bank
 from aline.tasks import World
 from aline.training.standins import StandIns
 
@@ -35,6 +36,7 @@ class Played:
     context: Context
     goal_outcomes: Tensor  # [batch, target], true outcomes at the goal's points
     stand_ins: StandIns | None = None
+    bank: Bank | None = None  # of the whole context, where the network has kernels
 
     @property
     def batch(self) -> int:
@@ -70,7 +72,7 @@ def inference_loss(
     All parameters are learned whatever the goal: the goal steers the policy, never the posterior.
     """
     lengths = stratified(played.batch, config.prefixes, played.length + 1, generator)
-    view = network.read(played.context, up_to(lengths, played.length))
+    view = network.read(played.context, up_to(lengths, played.length), bank=played.bank)
     loss = torch.zeros(())
     if len(network.spec.parameters):
         loss = loss - truth_log_prob(view.posterior(), played, lengths, generator).mean()
@@ -110,9 +112,12 @@ def target_log_prob(view: View, played: Played) -> Tensor:
 
 
 @torch.no_grad()
-def read_for_policy(network: Network, context: Context, visible: Tensor) -> View:
-    """A view from which only the policy learns: all of q's part is computed without gradients."""
-    view = network.read(context, visible)
+def read_for_policy(network: Network, played: Played, visible: Tensor) -> View:
+    """A view from which only the policy learns: all of q's part is computed without gradients.
+
+    `visible` are prefixes [batch, group, context].
+    """
+    view = network.read(played.context, visible, bank=played.bank)
     _ = view.parameter_states
     return view
 
@@ -137,7 +142,7 @@ def sample_decisions(network: Network, played: Played, generator: torch.Generato
     ahead = torch.rand(batch, generator=generator) * (total - step)
     judged_now = torch.rand(batch, generator=generator) < 0.5
     horizon = step + 1 + torch.where(judged_now, torch.zeros(batch), ahead).long()
-    view = read_for_policy(network, played.context, up_to(step[:, None], total))
+    view = read_for_policy(network, played, up_to(step[:, None], total))
     return Decisions(step, view, horizon.clamp(max=total))
 
 
@@ -230,7 +235,7 @@ def sampled_pool_loss(
     """
     total, batch = played.length, played.batch
     step = torch.randint(total, (batch,), generator=generator)
-    view = read_for_policy(network, played.context, up_to(step[:, None], total))
+    view = read_for_policy(network, played, up_to(step[:, None], total))
     with torch.no_grad():
         end = step + 1 if config.credit == "immediate" else torch.full_like(step, total)
         ends = torch.stack([step, end], 1)
@@ -260,7 +265,7 @@ def pathwise_loss(
     """
     total = played.length
     steps = stratified(played.batch, min(config.decisions, total), total, generator)
-    view = read_for_policy(network, played.context, up_to(steps, total))
+    view = read_for_policy(network, played, up_to(steps, total))
     proposal = view.propose(played.goal)
     proposals = proposal.draw(generator)
     with frozen(network):
@@ -286,7 +291,7 @@ def imitation_loss(
     """
     total = played.length
     steps = torch.arange(total).expand(played.batch, total)
-    view = read_for_policy(network, played.context, up_to(steps, total))
+    view = read_for_policy(network, played, up_to(steps, total))
     if network.config.policy == "box":
         proposal = view.propose(played.goal)
         z = (informed - proposal.mean) / proposal.log_std.exp()

@@ -14,11 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from aline.episodes import Context, RandomPolicy, draw_goals, play
+from aline.episodes import Context, FixedPool, RandomPolicy, draw_goals, play
+from aline.episodes.play import Offers, anywhere
 from aline.errors import InputError, InternalError
 from aline.model import LearnedPolicy, Model, ModelConfig, Network, fresh
 from aline.model.checkpoint import read_tensors, write_tensors
 from aline.tasks import PREDICTIONS, Task, is_differentiable
+from aline.training import function_teacher, lattice_teacher
 from aline.training.budget import Budget, parse_duration
 from aline.training.config import TrainingConfig
 from aline.training.losses import (
@@ -33,7 +35,7 @@ from aline.training.losses import (
 )
 from aline.training.metrics import Metrics
 from aline.training.standins import StandIns, can_stand_in
-from aline.training.teacher import Teacher, requirement
+from aline.training.teacher import Teacher
 from aline.training.workers import Workers, joined, was_restarted
 
 CHECKPOINT = "checkpoint.safetensors"
@@ -127,9 +129,24 @@ def choose_policy_loss(
         return paired_box_loss if credit == "paired" or not differentiable else pathwise_loss
     if credit == "pathwise":
         raise InputError("pathwise credit is for a box policy: use ModelConfig(policy='box')")
-    if credit == "information" or (credit is None and requirement(task) is None):
-        return Teacher(task).loss
+    teacher = teacher_for(task) if credit in (None, "information") else None
+    if teacher is not None:
+        return teacher.loss
+    if credit == "information":
+        raise InputError(
+            f"credit 'information' needs {lattice_teacher.requirement(task)}, which task "
+            f"{task.spec.name} has not, or else {function_teacher.requirement(task)}: use paired"
+        )
     return sampled_pool_loss if credit in ("immediate", "return") else paired_pool_loss
+
+
+def teacher_for(task: Task) -> Teacher | None:
+    """Who knows what this task's designs are worth, if anyone does."""
+    if lattice_teacher.requirement(task) is None:
+        return lattice_teacher.LatticeTeacher(task)
+    if function_teacher.requirement(task) is None:
+        return function_teacher.FunctionTeacher(task)
+    return None
 
 
 def network_weights(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -271,12 +288,22 @@ class Run:
         policy: LearnedPolicy | RandomPolicy = RandomPolicy(spec.design)
         if joint:
             policy, count = self.playing_policy(generator)
-        given = self.random_designs(world.theta, count, generator)
-        context = play(policy, world, goal, steps=spec.horizon, generator=generator, given=given)
+        context = play(
+            policy,
+            world,
+            goal,
+            steps=spec.horizon,
+            generator=generator,
+            offers=self.offers(batch, generator) if joint else anywhere,
+            given=self.random_designs(world.theta, count, generator),
+        )
         others = None
         if self.config.stand_ins and can_stand_in(self.task):
             others = StandIns.of(self.task, world.theta, context, self.config.stand_ins, generator)
-        return Played(world, goal, context, world.answer(goal.points, generator), others)
+        kernels = self.network.kernels
+        bank = None if kernels is None else kernels.read(context, None, None)
+        outcomes = world.answer(goal.points, generator)
+        return Played(world, goal, context, outcomes, others, bank)
 
     def playing_policy(self, generator: torch.Generator) -> tuple[LearnedPolicy, int]:
         """How this round is played: exploring or greedily, and after how many random designs."""
@@ -287,6 +314,15 @@ class Run:
         count = int(share * self.task.spec.horizon) if begun < self.config.random_share else 0
         policy = LearnedPolicy(self.network, explore=explore, candidates=candidates, task=self.task)
         return policy, count
+
+    def offers(self, batch: int, generator: torch.Generator) -> Offers:
+        """What a policy chooses from: anything, or one pool an episode where there is a bank.
+
+        To a bank points that it knows are nearly free, so it may have many.
+        """
+        if self.network.kernels is None:
+            return anywhere
+        return FixedPool(self.task.spec.design.sample(batch, self.config.pool, generator))
 
     def random_designs(self, theta: Tensor, count: int, generator: torch.Generator) -> Tensor:
         """Uniform designs, half of them replaced by informative ones where the task names some."""

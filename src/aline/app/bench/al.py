@@ -210,7 +210,7 @@ def _time_part(settings: Settings, progress: Progress) -> Measured:
         for number, method in enumerate(methods):
             progress(f"{name}: time", number, len(methods))
             with _one_thread():
-                policy = policy_of(method, model, problem)
+                policy = policy_of(method, model, problem, timed=True)
                 found[method] = seconds_per_run(problem, policy, steps, repeats)
             known = PUBLISHED_SECONDS.get(method)
             taken = row(name, method, "predictions", "seconds_per_run", steps, mean(found[method]))

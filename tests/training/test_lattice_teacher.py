@@ -15,8 +15,9 @@ from aline.model import LearnedPolicy, ModelConfig
 from aline.spaces import Binary, Box, Design, Pool
 from aline.tasks import PREDICTIONS, Task, get
 from aline.training import TrainingConfig
+from aline.training.lattice_teacher import POINTS, LatticeTeacher, choose_nodes, requirement
 from aline.training.losses import Played, paired_pool_loss, sampled_pool_loss, up_to
-from aline.training.teacher import POINTS, Teacher, choose_nodes, requirement
+from aline.training.teacher import Teacher
 from aline.training.train import choose_policy_loss
 
 AIMS = (("threshold", "slope"), ("guess", "lapse"))
@@ -31,7 +32,7 @@ def played(task: Task, target: tuple[str, ...], batch: int, steps: int) -> Playe
     return Played(world, goal, context, world.answer(goal.points, generator))
 
 
-def taught(teacher: Teacher, episodes: Played, steps: list[int]) -> Tensor:
+def taught(teacher: LatticeTeacher, episodes: Played, steps: list[int]) -> Tensor:
     """The information [batch, step, stimulus] after so many observations, at every stimulus."""
     visible = up_to(torch.tensor(steps).expand(episodes.batch, -1), episodes.length)
     goals = episodes.goal.parameters[:, None].expand(-1, len(steps), -1)
@@ -53,8 +54,8 @@ def expected(oracle: PsiMarginal, episodes: Played, stimuli: Tensor, steps: list
 
 
 @pytest.fixture(scope="module")
-def teacher() -> Teacher:
-    return Teacher(get("psychometric"))
+def teacher() -> LatticeTeacher:
+    return LatticeTeacher(get("psychometric"))
 
 
 @pytest.mark.parametrize(
@@ -70,7 +71,7 @@ def test_its_information_is_the_exact_one(
     name: str, nodes: tuple[int, ...], target: tuple[str, ...]
 ) -> None:
     task = get(name)
-    teacher = Teacher(task)
+    teacher = LatticeTeacher(task)
     episodes, steps = played(task, target, 4, 24), [0, 6, 24]
     some = torch.arange(0, len(teacher.stimuli), 9)
     exact = expected(exact_greedy(task, nodes), episodes, teacher.stimuli[some], steps)
@@ -104,7 +105,7 @@ def line(design: Design, **options: object) -> Task:
 
 def test_designs_of_a_pool_are_counted_as_they_are() -> None:
     task = line(Pool(x=[-0.9, -0.2, 0.0, 0.05, 0.7]))
-    teacher = Teacher(task)
+    teacher = LatticeTeacher(task)
     oracle = PsiMarginal(task, teacher.lattice)
     episodes = played(task, ("middle",), 3, 4)
     exact = expected(oracle, episodes, teacher.stimuli, [0, 2, 4])
@@ -118,7 +119,7 @@ def test_impossible_answers_leave_numbers() -> None:
     designs = torch.tensor([-1.0, 1.0]).view(1, 2, 1).expand(2, 2, 1)
     surprising = Context(designs, torch.tensor([[1.0, -1.0]] * 2))  # yes to nothing, no to all
     episodes = Played(episodes.world, episodes.goal, surprising, episodes.goal_outcomes)
-    gain = taught(Teacher(task), episodes, [0, 1, 2])
+    gain = taught(LatticeTeacher(task), episodes, [0, 1, 2])
     assert bool(gain.isfinite().all())
 
 
@@ -133,7 +134,7 @@ def test_nodes_go_where_the_function_bends(name: str) -> None:
 
 
 @pytest.mark.parametrize("context", ["independent", "full"])
-def test_its_loss_reaches_the_policy_and_never_q(teacher: Teacher, context: str) -> None:
+def test_its_loss_reaches_the_policy_and_never_q(teacher: LatticeTeacher, context: str) -> None:
     network = small_network(context=context).requires_grad_(True)  # type: ignore[arg-type]
     episodes = played(get("psychometric"), AIMS[1], 6, 5)
     loss = teacher.loss(network, episodes, TrainingConfig(), seeded(0))
@@ -146,7 +147,7 @@ def test_its_loss_reaches_the_policy_and_never_q(teacher: Teacher, context: str)
 def test_a_policy_learns_to_take_the_best_stimulus() -> None:
     """After two observations, on which the best stimulus depends."""
     task = line(Box(x=(-1.0, 1.0)), horizon=3)
-    teacher, network = Teacher(task), small_network(task)
+    teacher, network = LatticeTeacher(task), small_network(task)
     episodes, new = played(task, ("middle",), 64, 3), played(task, ("middle",), 100, 2)
     gain = taught(teacher, new, [2])[:, 0]
 
