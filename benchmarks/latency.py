@@ -25,7 +25,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from host import loop_seconds
 
 from aline import tasks
 from aline.experiment import Experiment, Storage, open_storage
@@ -121,7 +120,6 @@ def result(found: list[dict[str, Any]], seconds: float) -> dict[str, Any]:
         "machine": f"{platform.platform()}, {os.cpu_count()} cores, torch {torch.__version__}, "
         f"1 thread, load {os.getloadavg()[0]:.1f}",
         "seconds": round(seconds, 1),
-        "loop_seconds": round(loop_seconds(), 3),  # the host's own speed at the time
         "rows": found,
     }
 
