@@ -28,14 +28,14 @@ FEW = 16  # designs that are looked at closely
 AT_ONCE = 2**17  # likelihood values held at a time, so that they stay in the cache
 
 
-class Look(NamedTuple):
-    """How closely designs are looked at."""
+class Effort(NamedTuple):
+    """What judging a design may cost."""
 
     truths: int  # that a design shall tell apart
     asked: int  # of these, how many answer it
 
 
-GLANCE, ROUGH, CLOSE = Look(16, 4), Look(32, 8), Look(TRUTHS, 16)
+GLANCE, ROUGH, CLOSE = Effort(16, 4), Effort(32, 8), Effort(TRUTHS, 16)
 
 
 @dataclass(frozen=True)
@@ -83,12 +83,12 @@ class Informed:
         self,
         truths: Tensor,
         designs: Tensor,
-        look: Look,
+        effort: Effort,
         generator: torch.Generator,
         allowed: Tensor | None = None,
     ) -> Tensor:
         """What designs are expected to tell [batch, query], -inf where they are not allowed."""
-        told = self.information(truths[:, : look.truths], designs, look.asked, generator)
+        told = self.information(truths[:, : effort.truths], designs, effort.asked, generator)
         return told if allowed is None else told.masked_fill(~allowed, -torch.inf)
 
     def best(
