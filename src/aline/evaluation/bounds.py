@@ -241,10 +241,10 @@ class _Block:
 
     def _choose_dense(self, pilot: Named, each: Tensor, at_truth: Tensor) -> int:
         """After how many observations few enough draws are left to follow them one by one."""
-        potential = self._potential(pilot)
+        potential = self._log_peak(pilot, self._design, self._outcome)
         floor = torch.maximum(self._evidence, at_truth.sum(1).double()) - self._margin
         for step in range(self._steps // 2):
-            peak = self._log_peak(pilot, *self._observation(step))
+            peak = self._log_peak(pilot, *self._seen(slice(step, step + 1)))
             potential = potential + each[..., step] - peak
             if float((potential > floor).float().mean()) < _FEW:
                 return step + 1
@@ -258,11 +258,9 @@ class _Block:
                 total = total + self._log_likelihood(draws, *self._observation(step))
             self._count(total.logsumexp(0))
             return
-        potential = self._potential(draws)
+        potential = self._log_peak(draws, *self._seen(slice(self._dense, None)))
         for step in range(self._dense):
-            seen = self._observation(step)
-            potential = potential + self._log_likelihood(draws, *seen)
-            potential = potential - self._log_peak(draws, *seen)
+            potential = potential + self._log_likelihood(draws, *self._observation(step))
         draw, episode = (potential > self._floor).nonzero(as_tuple=True)
         theta = {name: value[draw] for name, value in draws.items()}
         self._kept.append(_Pairs(theta, episode, potential[draw, episode]))
@@ -291,32 +289,34 @@ class _Block:
         )
         self._kept, self._kept_count = [], 0
         floor = self._floor
+        assert self._task.log_peak is not None
         for step in range(self._dense, self._steps):
             alive = pairs.potential > floor[pairs.episode]
             if int(alive.sum()) < 0.7 * len(alive):
                 pairs = pairs[alive]
             seen = self._observation(step, pairs.episode)
-            exact = self._log_likelihood(pairs.theta, *seen)
-            pairs.potential = pairs.potential + (exact - self._log_peak(pairs.theta, *seen))[:, 0]
+            exact = self._log_likelihood(pairs.theta, *seen)[:, 0]
+            pairs.potential = pairs.potential + exact - self._task.log_peak(pairs.theta, *seen)
         self._count(_log_sums(pairs.potential, pairs.episode, len(self._outcome)))
 
     def _count(self, log_sum: Tensor) -> None:
         self._evidence = torch.logaddexp(self._evidence, log_sum.double())
 
-    def _potential(self, draws: Named) -> Tensor:
-        """The most that the log likelihood of all observations can be, [chunk, episode]."""
-        flat = {name: column.T.reshape(1, -1) for name, column in self._design.items()}
-        each = self._log_peak(draws, flat, self._outcome.T.reshape(1, -1))
-        return each.expand(_size(draws), -1).reshape(_size(draws), self._steps, -1).sum(1)
-
     def _log_likelihood(self, theta: Named, design: Named, outcome: Tensor) -> Tensor:
         assert self._task.log_likelihood is not None
         return self._task.log_likelihood(theta, design, outcome)
 
-    def _log_peak(self, theta: Named, design: Named, outcome: Tensor) -> Tensor:
-        """What `_log_likelihood` cannot exceed."""
+    def _log_peak(self, draws: Named, design: Named, outcome: Tensor) -> Tensor:
+        """The most that the log likelihood of steps [episode, step] can be: [chunk, episode]."""
         assert self._task.log_peak is not None
-        return self._task.log_peak(theta, design, outcome)
+        apart = {name: value[:, None] for name, value in draws.items()}
+        design = {name: column[None] for name, column in design.items()}
+        return self._task.log_peak(apart, design, outcome[None])
+
+    def _seen(self, steps: slice) -> tuple[Named, Tensor]:
+        """Some steps of every episode, [episode, step]."""
+        columns = {name: column[:, steps] for name, column in self._design.items()}
+        return columns, self._outcome[:, steps]
 
     def _observation(self, step: int, episode: Tensor | None = None) -> tuple[Named, Tensor]:
         """One observation of every episode, [1, episode], or of some episodes, [pair, 1]."""

@@ -64,8 +64,8 @@ def _log_likelihood(theta: Named, design: Named, outcome: Tensor) -> Tensor:
     if not bool(clipped.any()):
         return log_density
     # Beyond a limit lies a tail of the normal distribution.
-    beyond = log_tail(-outcome.sign() * z) - log_density
-    return torch.addcmul(log_density, clipped.to(z.dtype), beyond)
+    clipped = clipped.expand_as(z)
+    return log_density.masked_scatter(clipped, log_tail((-outcome.sign() * z)[clipped]))
 
 
 def log_tail(x: Tensor) -> Tensor:
@@ -83,12 +83,12 @@ def log_tail(x: Tensor) -> Tensor:
 
 
 def _log_peak(theta: Named, design: Named, outcome: Tensor) -> Tensor:
-    """A clipped outcome has a probability, at most 1; another the density at its noise's mode."""
+    """A clipped outcome has a probability, at most 1; others the density at their noise's mode."""
     pairs = zip(_FIRST, _SECOND, strict=True)
     apart = sum(((design[a] - design[b]) ** 2 for a, b in pairs), torch.zeros(()))
     log_noise = (TAU * (1 + (apart + 1e-12).sqrt())).log() + _LOG_SQRT_2PI
     seen = (~_is_clipped(outcome)).to(log_noise.dtype)
-    return -seen * log_noise - seen * theta["u"].log()
+    return -(seen * log_noise).sum(-1) - seen.sum(-1) * theta["u"][..., 0].log()
 
 
 def _is_clipped(outcome: Tensor) -> Tensor:

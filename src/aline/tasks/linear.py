@@ -38,7 +38,7 @@ def linear(horizon: int = 10) -> Task:
         outcome=Real(loc=0.0, scale=1.5),
         simulate=_simulate,
         log_likelihood=_log_likelihood,
-        log_peak=lambda theta, design, outcome: torch.tensor(_PEAK).expand(outcome.shape),
+        log_peak=lambda theta, design, outcome: torch.tensor(_PEAK * outcome.shape[-1]),
         horizon=horizon,
         start=0,
         config={"horizon": horizon},

@@ -59,7 +59,7 @@ def location(sources: int = 1, dimensions: int = 2, horizon: int = 30) -> Task:
         outcome=Real(loc=2.0, scale=2.0),
         simulate=simulate,
         log_likelihood=log_likelihood,
-        log_peak=lambda theta, design, outcome: torch.tensor(_PEAK).expand(outcome.shape),
+        log_peak=lambda theta, design, outcome: torch.tensor(_PEAK * outcome.shape[-1]),
         explore=explore,
         horizon=horizon,
         targets={tuple(name for source in names for name in source): 1.0},

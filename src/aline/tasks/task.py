@@ -129,8 +129,9 @@ class Task:
     the outcomes come back as [batch, count], all in the user's units. Optional are
 
     - `log_likelihood(theta, design, outcome)`, of the same shapes;
-    - `log_peak(theta, design, outcome)`, a quick upper bound on it, such as the density at the mode
-      of the noise: the bounds on an information gain then skip hopeless draws;
+    - `log_peak(theta, design, outcome)`, a quick upper bound on its sum over the last axis, such as
+      the density at the mode of the noise: the bounds on an information gain then skip hopeless
+      draws;
     - `explore(theta, count, generator)`, informative designs for a known truth: the warm-up of a
       training measures there too, and starts the policy by imitating it; an informed policy
       (`model={"policy": "informed"}`) chooses among those for truths that are still possible;

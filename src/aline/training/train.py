@@ -407,14 +407,16 @@ class Run:
         self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": state})
 
     def start_from(self, model: Model) -> None:
-        """Take over the weights of a model of the same task."""
+        """Take over the weights of a model of the same task; its policy may have other layers."""
         mine, theirs = self.task.spec.to_json(), model.spec.to_json()
-        if mine != theirs or self.network.config != model.network.config:
+        config = replace(model.network.config, policy_layers=self.network.config.policy_layers)
+        if mine != theirs or self.network.config != config:
             raise InputError(
                 f"the initial model is of task {model.spec.name} with settings other than these: "
                 "pass a model of this very task and model configuration"
             )
-        self.network.load_state_dict(model.network.state_dict())
+        own, given = self.network.state_dict(), model.network.state_dict()
+        self.network.load_state_dict({name: given.get(name, own[name]) for name in own})
         self.before = model.training
 
     def model(self) -> Model:

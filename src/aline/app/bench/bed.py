@@ -2,8 +2,8 @@
 
 Location finding and CES, all parameters the goal, one random design first. `aline` chooses from
 the paper's fixed pool of 2000 designs without repeats, `aline-box` and the baselines freely. What
-has to be trained is trained for as long as our own model was, unless a budget is given, and kept
-in runs/bed; a later run loads it.
+has to be trained is trained for as long as our shipped model was; with a budget, all that learns
+is, our own too, for just so long. It is kept in runs/bed; a later run loads it.
 """
 
 from __future__ import annotations
@@ -178,16 +178,22 @@ def _contender(task: Task, method: str, settings: Settings, told: Progress) -> C
 
 
 def _our_model(task: Task, settings: Settings) -> Model:
-    """The model kept by an earlier run, the shipped one, or one trained now."""
+    """The shipped one; with a budget, one that was trained for as long as the others."""
     name = task.spec.name
-    folder = FOLDER / f"{name}-aline{'-quick' if settings.quick else ''}"
+    if name in zoo.shipped() and (settings.budget is None or settings.quick):
+        return zoo.load(name)
+    folder = _kept(task, "aline", settings)
     if (folder / "weights.safetensors").is_file():
         return zoo.load(folder)
-    if name in zoo.shipped():
-        return zoo.load(name)
     model = train(task, _budget(task, settings), seed=settings.seed, out=folder, progress=False)
     model.save(folder)
     return model
+
+
+def _kept(task: Task, method: str, settings: Settings) -> Path:
+    """Where what was trained for a budget is kept."""
+    words = [task.spec.name, method, _budget(task, settings), str(settings.seed)]
+    return FOLDER / "-".join([*words, *(["quick"] * settings.quick)])
 
 
 def _budget(task: Task, settings: Settings) -> str:
@@ -197,13 +203,8 @@ def _budget(task: Task, settings: Settings) -> str:
     if settings.quick:
         return "5s"
     name = task.spec.name
-    folder = FOLDER / f"{name}-aline"
-    kept = (folder / "weights.safetensors").is_file()
-    if kept or name in zoo.shipped():
-        seconds = (zoo.load(folder) if kept else zoo.load(name)).training.get("seconds")
-        if seconds:
-            return f"{seconds:.0f}s"
-    return "2h"
+    seconds = zoo.load(name).training.get("seconds") if name in zoo.shipped() else None
+    return f"{seconds:.0f}s" if seconds else "2h"
 
 
 def _learner(task: Task, method: str, quick: bool, seed: int) -> Learner:
@@ -221,9 +222,8 @@ def _learner(task: Task, method: str, quick: bool, seed: int) -> Learner:
 def _learned(task: Task, method: str, settings: Settings, told: Progress) -> Contender:
     """Load the baseline that an earlier run trained for this budget, or train it."""
     learner = _learner(task, method, settings.quick, settings.seed)
-    budget = _budget(task, settings)
-    words = [task.spec.name, method, budget, str(settings.seed), *(["quick"] * settings.quick)]
-    path = FOLDER / f"{'-'.join(words)}.safetensors"
+    kept = _kept(task, method, settings)
+    path = kept.with_name(f"{kept.name}.safetensors")
     if path.is_file():
         tensors, card = read_tensors(path)
         learner.networks.load_state_dict(tensors)
@@ -231,7 +231,7 @@ def _learned(task: Task, method: str, settings: Settings, told: Progress) -> Con
         return Contender(learner.policy(), seconds=card["seconds"])
     seconds = learn(
         learner,
-        budget,
+        _budget(task, settings),
         seed=settings.seed,
         told=lambda share: told("training", round(100 * share), 100),
     )
