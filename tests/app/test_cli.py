@@ -235,10 +235,23 @@ def test_a_training_takes_another_policy_and_credit(tmp_path: Path) -> None:
     assert card["training"]["config"]["credit"] == "return"
 
 
+def test_a_model_is_trained_further(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    assert run("train", "linear", "--rounds", "1", "--out", first).exit_code == 0
+    result = run("train", "linear", "--initial", first, "--rounds", "1", "--out", second)
+    assert result.exit_code == 0, result.output
+    training = json.loads((second / "card.json").read_text())["training"]
+    assert training["after"]["rounds"] == 1
+    assert training["config"]["warmup"] == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["nonsense"], "built-in tasks are"),
+        (["linear", "--initial", "nowhere"], "nowhere"),
+        (["linear", "--initial", "location"], "pass a model of this very task"),
+        (["linear", "--initial", "location", "--policy", "box"], "leave it out"),
         (["nowhere.py:task"], "no file nowhere.py"),
         (["linear", "--budget", "soon"], 'such as "90s"'),
         (["linear", "--rounds", "0"], "rounds"),

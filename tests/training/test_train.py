@@ -75,6 +75,18 @@ def test_a_model_can_be_trained_further():
         quick(get("linear", horizon=4), initial=first)
 
 
+def test_a_model_can_go_on_with_fewer_layers_of_its_policy():
+    task = get("linear", horizon=3)
+    first = quick(task)
+    fewer = replace(first.network.config, policy_layers=1)
+    assert first.network.config.policy_layers > 1
+    further = quick(task, initial=first, model=fewer, config=replace(QUICK, learning_rate=1e-9))
+    assert torch.allclose(first.network.nothing, further.network.nothing, atol=1e-5)
+    assert len(list(further.network.policy.layers)) == 1
+    with pytest.raises(InputError, match="this very task"):
+        quick(task, initial=first, model=replace(fewer, layers=1))
+
+
 def test_metrics_are_lines_of_json(tmp_path):
     quick(get("linear", horizon=3), out=tmp_path, rounds=45)
     rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]

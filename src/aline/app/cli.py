@@ -146,6 +146,10 @@ def train(
     checkpoint: Annotated[
         str, typer.Option(help="How often to save what --resume continues from.")
     ] = "1min",
+    initial: Annotated[
+        str | None,
+        typer.Option(metavar="MODEL", help="Train this model of the task further."),
+    ] = None,
     policy: Annotated[
         Literal["pool", "box"] | None,
         typer.Option(help="Score candidates, or propose a point of the box."),
@@ -177,7 +181,8 @@ def train(
     resume = resume or was_restarted()
     options: dict[str, Any] = {
         "budget": budget, "rounds": rounds, "seed": seed,
-        "resume": resume, "checkpoint": checkpoint, **chosen(loaded, policy, credit),
+        "resume": resume, "checkpoint": checkpoint,
+        **chosen(loaded, policy, credit, initial),
     }  # fmt: skip
     if not launched().is_first:  # only the first worker writes and speaks
         work(loaded, out=folder, progress=False, **options)
@@ -187,7 +192,7 @@ def train(
     count = worker_count(workers, loaded, rounds)
     same = {
         "budget": budget, "rounds": rounds, "seed": seed, "out": folder,
-        "checkpoint": checkpoint, "policy": policy, "credit": credit,
+        "checkpoint": checkpoint, "policy": policy, "credit": credit, "initial": initial,
     }  # fmt: skip
     try:
         with accompanied(count, worker_arguments(task, same, resume=resume)):

@@ -8,13 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+from aline import zoo
 from aline.app.tables import duration
-from aline.errors import StateError
+from aline.errors import InputError, StateError
 from aline.model import Model
 from aline.tasks import Task, is_differentiable
 from aline.training import TrainingConfig, train
 from aline.training.config import Credit
-from aline.training.train import default_model
+from aline.training.train import default_model, further
 from aline.training.workers import launched, usual_count
 
 _WRITTEN = ("weights.safetensors", "card.json", "checkpoint.safetensors", "metrics.jsonl")
@@ -34,14 +35,22 @@ def prepare(folder: Path, *, resume: bool, overwrite: bool) -> None:
 
 
 def chosen(
-    task: Task, policy: Literal["pool", "box"] | None, credit: Credit | None
+    task: Task,
+    policy: Literal["pool", "box"] | None,
+    credit: Credit | None,
+    initial: str | None,
 ) -> dict[str, Any]:
     """Settings of a training that differ from what suits the task best."""
+    if initial is not None and policy is not None:
+        raise InputError("--policy is that of the --initial model: leave it out")
     settings: dict[str, Any] = {}
     if policy is not None:
         settings["model"] = replace(default_model(task, is_differentiable(task)), policy=policy)
+    if initial is not None:
+        settings["initial"] = zoo.load(initial)
     if credit is not None:
-        settings["config"] = TrainingConfig(**{**task.training, "credit": credit})
+        config = TrainingConfig(**task.training) if initial is None else further(task)
+        settings["config"] = replace(config, credit=credit)
     return settings
 
 

@@ -165,7 +165,7 @@ def ces(horizon: int = 10) -> Task:
         start=1,
         resolution=0.03,
         # Two baskets must balance to a thousandth: designs are judged by the likelihood.
-        model={"policy": "informed", "width": 64, "heads": 8},
+        model={"policy": "informed", "policy_layers": 1, "width": 64, "heads": 8},
         # The data soon rule out every other draw from the prior, so none could stand in for the
         # truth. Playing costs more than learning here, so that a batch is learned from for longer.
         training={

@@ -63,7 +63,8 @@ def train(
     The budget is a time ("5min"; the task's own if none is given), or a number of rounds, which
     with a seed repeats a run exactly. With `out`, metrics and, every `checkpoint`, all that
     `resume=True` needs to continue are written there. `initial` is a model of the same task whose
-    weights to start from, to train it further. Started by torchrun, the processes share the batch.
+    weights to start from, to train it further: by default without a warm-up, and with half the
+    learning rate. Started by torchrun, the processes share the batch.
 
     >>> import aline
     >>> task = aline.tasks.get("linear", horizon=3)
@@ -71,9 +72,13 @@ def train(
     'linear'
     """
     task = task.fitted()
-    config = config or TrainingConfig(**task.training)
     differentiable = is_differentiable(task)
-    model = model or (initial.network.config if initial else default_model(task, differentiable))
+    if initial is None:
+        config = config or TrainingConfig(**task.training)
+        model = model or default_model(task, differentiable)
+    else:
+        config = config or further(task)
+        model = model or replace(initial.network.config, **_policy_layers(task))
     with joined() as workers:
         run = Run(
             task=task,
@@ -106,6 +111,17 @@ def default_model(task: Task, differentiable: bool) -> ModelConfig:
         looks=2 if task.spec.resolution <= FINE else 0,
     )
     return replace(chosen, **task.model)
+
+
+def further(task: Task) -> TrainingConfig:
+    """How a model that is trained already is trained on."""
+    config = TrainingConfig(**task.training)
+    return replace(config, warmup=0.0, learning_rate=0.5 * config.learning_rate)
+
+
+def _policy_layers(task: Task) -> dict[str, Any]:
+    """How many a task wants, if it says so."""
+    return {name: value for name, value in task.model.items() if name == "policy_layers"}
 
 
 def seeded(seed: int, round_: int, rank: int = 0) -> torch.Generator:
