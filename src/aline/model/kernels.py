@@ -311,10 +311,15 @@ class Bank:
         The output scale is the most likely one, as if one more outcome had been of size one; the
         weight is the marginal likelihood at that scale.
         """
-        return self._weights
+        scale, density, count = self.fit()
+        return scale, density.log_softmax(-1), count
+
+    def fit(self) -> tuple[Tensor, Tensor, Tensor]:
+        """As `weigh`, but the weight is not normalised."""
+        return self._fit
 
     @cached_property
-    def _weights(self) -> tuple[Tensor, Tensor, Tensor]:
+    def _fit(self) -> tuple[Tensor, Tensor, Tensor]:
         squares = torch.einsum("bkn,bgn->bgk", self.white.square(), self.seen)
         logdet = torch.einsum("bkn,bgn->bgk", self._log_diagonal(), self.seen)
         count = self.seen.sum(-1)[..., None]
@@ -323,8 +328,7 @@ class Bank:
             logdet = logdet + self.extra.root.log().transpose(1, 2)
             count = count + 1
         scale = ((squares + 1) / (count + 1)).log() / 2
-        weight = (-(count + 1) * scale - logdet).log_softmax(-1)
-        return scale, weight, count.log1p()
+        return scale, -(count + 1) * scale - logdet, count.log1p()
 
     def _log_diagonal(self) -> Tensor:
         diagonal: Tensor = self.factor.diagonal(dim1=-2, dim2=-1)
