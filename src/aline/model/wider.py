@@ -217,7 +217,7 @@ def mixed(belief: Mixture, other: Mixture, share: Tensor) -> Mixture:
     weights = [belief.log_weight + (-share).log1p(), other.log_weight + share.log()]
     pairs = weights, (belief.mean, other.mean), (belief.std, other.std)
     dtype = belief.mean.dtype
-    return Mixture(*(torch.cat([a, b.to(dtype)], -1) for a, b in pairs))
+    return Mixture(*(torch.cat([a.to(dtype), b.to(dtype)], -1) for a, b in pairs))
 
 
 def evidence_of(bank: Bank) -> Tensor:
