@@ -199,7 +199,7 @@ class Wider:
         """The log of how much of the variance at the goal's points an outcome would take away.
 
         By the likeliest kernel, for candidates [batch, query, design]: [batch, query]. The average
-        over kernels chose no better (Branin and Gramacy 1D, 25 runs) and takes several times as long.
+        over kernels chose no better (Branin and Gramacy 1D, 25 runs) and takes longer.
         """
         likeliest = Tried(*(part[:, :1] for part in self.kernels))
         candidates, targets = candidates.double(), goal.points.double()
