@@ -132,7 +132,7 @@ def test_smooth_functions_are_the_process_and_rough_ones_the_networks() -> None:
     kinks = x[..., 0].abs() + (x[..., 1] > 0)
     view = read_standardised(NETWORK, Context(x.float(), kinks))
     assert view.wider is not None
-    assert (view.wider[1] < 0.5).all()  # the odds were ten to one
+    assert (view.wider[1] < 0.5).all()  # the odds were four to one
 
 
 def numbers(x: Tensor, y: Tensor) -> list[Tensor]:

@@ -24,7 +24,7 @@ from aline.model.heads import Mixture
 from aline.model.kernels import NOISE as BANK_NOISE
 from aline.model.kernels import Bank
 
-ODDS = 10.0  # of a function beyond the network's prior, before any data
+ODDS = 4.0  # of a function beyond the network's prior, before any data
 LENGTHSCALE = (0.5, 1.5)  # in a design space of [-1, 1]: a middle, and the spread of the log
 NOISE = 0.02  # its deviation over that of the outcomes is half normal with this scale
 # Where the search begins: lengthscales along each axis, and noise over the function's variance.
