@@ -138,7 +138,7 @@ class Asked(NamedTuple):
 class Shared(NamedTuple):
     """What two sets of points tell of each other after some observations."""
 
-    covariance: Tensor  # [batch, kernel, group * query, target]
+    covariance: Tensor  # [batch, kernel, target, group * query]
     known: int  # how many observations
 
 
@@ -265,7 +265,7 @@ class Bank:
         left = (1 - self._explained(targets[:, None])).clamp_min(_TINY)
         left = (left * weight[:, None, None]).sum(-1)[..., None].clamp_min(_TINY)
         common = self._shared(candidates, targets[:, None])
-        told = (common.square() @ weight[:, None, :, None])[..., 0]
+        told = (weight[:, None, None] @ common.square())[..., 0, :]
         fall = told.view(len(told), self.kernels.count, groups, -1) / own.clamp_min(NOISE)
         scale, log_weight, _ = self.weigh()
         size = (log_weight + 2 * scale).softmax(-1).transpose(1, 2)[..., None]
@@ -286,7 +286,7 @@ class Bank:
         return torch.einsum("bkngm,bgn->bkgm", white.square(), self.seen)
 
     def _shared(self, candidates: Tensor, targets: Tensor) -> Tensor:
-        """Their covariance given what each group has seen, [batch, kernel, group * query, target].
+        """Their covariance given what each group has seen, [batch, kernel, target, group * query].
 
         Of a group that sees all it is kept: one observation more changes it by a product of rows.
         """
@@ -295,7 +295,11 @@ class Bank:
         rows = slice(before.known, None)
         a = self._whiten(candidates)[:, :, rows] * self.seen.mT[:, None, rows, :, None]
         b = self._whiten(targets)[:, :, rows, 0]
-        common = before.covariance - a.flatten(3).mT @ b
+        a = a.flatten(3)
+        if a.shape[2] == 1:  # a product of two vectors: one pass instead of three
+            common = torch.addcmul(before.covariance, b.mT, a, value=-1)
+        else:
+            common = before.covariance - b.mT @ a
         if self.sees_all:
             self.shared[pair] = Shared(common, self.designs.shape[1])
         return common
@@ -303,7 +307,7 @@ class Bank:
     def _shared_before(self, candidates: Tensor, targets: Tensor) -> Shared:
         """Before any observation."""
         wide = candidates.expand(-1, self.seen.shape[1], -1, -1).flatten(1, 2)
-        return Shared(self.kernels.covariance(wide, targets[:, 0]), 0)
+        return Shared(self.kernels.covariance(targets[:, 0], wide), 0)
 
     def weigh(self) -> tuple[Tensor, Tensor, Tensor]:
         """Log scale and log weight [batch, group, kernel] of each kernel, and log (1 + n).
@@ -311,10 +315,15 @@ class Bank:
         The output scale is the most likely one, as if one more outcome had been of size one; the
         weight is the marginal likelihood at that scale.
         """
-        return self._weights
+        scale, density, count = self.fit()
+        return scale, density.log_softmax(-1), count
+
+    def fit(self) -> tuple[Tensor, Tensor, Tensor]:
+        """As `weigh`, but the weight is not normalised."""
+        return self._fit
 
     @cached_property
-    def _weights(self) -> tuple[Tensor, Tensor, Tensor]:
+    def _fit(self) -> tuple[Tensor, Tensor, Tensor]:
         squares = torch.einsum("bkn,bgn->bgk", self.white.square(), self.seen)
         logdet = torch.einsum("bkn,bgn->bgk", self._log_diagonal(), self.seen)
         count = self.seen.sum(-1)[..., None]
@@ -323,8 +332,7 @@ class Bank:
             logdet = logdet + self.extra.root.log().transpose(1, 2)
             count = count + 1
         scale = ((squares + 1) / (count + 1)).log() / 2
-        weight = (-(count + 1) * scale - logdet).log_softmax(-1)
-        return scale, weight, count.log1p()
+        return scale, -(count + 1) * scale - logdet, count.log1p()
 
     def _log_diagonal(self) -> Tensor:
         diagonal: Tensor = self.factor.diagonal(dim1=-2, dim2=-1)

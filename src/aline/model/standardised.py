@@ -4,21 +4,27 @@ The network meets functions of about the size that its task declares. Here it se
 their mean and over their spread, whatever these are, and its predictions are mapped back. Both
 change with every observation, so the context is read anew each time; what a bank of kernels knows
 of the designs alone is kept.
+
+Whoever leaves the units open knows little of the function. So where the network has a bank, its
+predictions and its choices for them are averaged with those of a process for functions beyond its
+prior (model/wider.py), by their evidence.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from aline.episodes import Context
+from aline.episodes import Context, Goal
 from aline.errors import InternalError
-from aline.model.heads import Belief, Bernoulli
+from aline.model.heads import Belief, Bernoulli, Mixture
 from aline.model.kernels import Bank
-from aline.model.network import Network, View
+from aline.model.network import STEEP, Network, View
+from aline.model.wider import Wider, mixed
 
 
 @dataclass(frozen=True)
@@ -65,9 +71,36 @@ class StandardisedView(View):
 
     units: Units
 
+    @cached_property
+    def wider(self) -> tuple[Wider, Tensor] | None:
+        """A process beyond the network's prior and its share [batch] of all belief.
+
+        There is none before outcomes have a scale.
+        """
+        if self.bank is None or self.context.outcomes.shape[1] < 2:
+            return None
+        outcomes = self.units.standardise(self.context.outcomes)
+        process = Wider.of(self.context.designs, outcomes)
+        return process, process.share(self.bank)
+
     def predictive(self, points: Tensor) -> Belief:
         """Beliefs about outcomes, on the scale on which these came."""
-        return self.units.restore(super().predictive(points))
+        belief = super().predictive(points)
+        if self.wider is not None and isinstance(belief, Mixture):
+            process, share = self.wider
+            other = process.predict(points[:, 0])  # as of a view of one group
+            belief = mixed(belief, other, share)
+        return self.units.restore(belief)
+
+    def scores(self, candidates: Tensor, goal: Goal) -> Tensor:
+        """The policy's logits, and what the process finds best for goals of predictions alone."""
+        logits = super().scores(candidates, goal)
+        if self.wider is None or not goal.points.shape[1]:
+            return logits
+        process, share = self.wider
+        share = share.masked_fill(goal.parameters.any(1), 0.0).to(logits.dtype)[:, None, None]
+        worth = process.worth(candidates[:, 0], goal)[:, None].to(logits.dtype)
+        return logits + share * (STEEP * worth - logits)
 
     def extend(self, design: Tensor, outcome: Tensor) -> StandardisedView:
         """With one more observation, in units that may have changed by it."""

@@ -1,0 +1,254 @@
+"""Functions beyond those that a network was trained for.
+
+A network knows the functions of its task's prior. Those that people bring may be much smoother,
+along one axis or all, or nearly free of noise. A Gaussian process covers these: an RBF kernel with
+a lengthscale an axis, whose hyperparameters are found anew for the data at hand. What the data
+leave open about them is averaged over; and their evidence, beside that of the network's own bank of
+kernels, says how much of a prediction and of the next choice is the process's.
+
+Nothing is carried over from one observation to the next, so the order of the data does not matter.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from aline.episodes import Goal
+from aline.model.heads import Mixture
+from aline.model.kernels import NOISE as BANK_NOISE
+from aline.model.kernels import Bank
+
+ODDS = 4.0  # of a function beyond the network's prior, before any data
+LENGTHSCALE = (0.5, 1.5)  # in a design space of [-1, 1]: a middle, and the spread of the log
+NOISE = 0.02  # its deviation over that of the outcomes is half normal with this scale
+# Where the search begins: lengthscales along each axis, and noise over the function's variance.
+LENGTHSCALES = (0.08, 0.2, 0.5, 1.3, 3.2)
+RATIOS = (1e-6, 1e-4, 1e-3)
+LEAST_RATIO = 1e-10
+ROUNDS = 5  # of the search
+LENGTHS = (0.0, 0.1, 0.3, 1.0, 3.0, 9.0)  # of a step
+STRIDE = 2.0  # that a log moves at most in a step of length one
+_TINY = 1e-300
+_LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
+
+
+class Tried(NamedTuple):
+    """Hyperparameters [batch, kernel], as the data see them."""
+
+    logs: Tensor  # [..., design + 1], of lengthscales and of the noise over the function's variance
+    factor: Tensor  # [..., context, context]
+    white: Tensor  # [..., context], the outcomes over the factor
+    log_variance: Tensor  # [...], the function's
+    log_density: Tensor  # [...], of data and hyperparameters
+
+    def best(self) -> Tried:
+        """The likeliest one of each episode."""
+        index = self.log_density.argmax(1)
+        rows = torch.arange(len(index))
+        return Tried(*(part[rows, index][:, None] for part in self))
+
+
+@dataclass(frozen=True)
+class Data:
+    """Standardised outcomes [batch, context] at designs [batch, context, design], in doubles."""
+
+    designs: Tensor
+    outcomes: Tensor
+
+    @cached_property
+    def squares(self) -> Tensor:
+        """How far apart the designs are."""
+        return squares(self.designs, self.designs)
+
+    def attempt(self, logs: Tensor) -> Tried:
+        """Weigh hyperparameters [batch, kernel, design + 1].
+
+        The function's variance is the likeliest, as if one more outcome had been of size one.
+        """
+        count = self.outcomes.shape[1]
+        matrix = covariance(self.squares, logs)
+        matrix.diagonal(dim1=-2, dim2=-1).add_(logs[..., -1:].exp())
+        factor, failed = torch.linalg.cholesky_ex(matrix)
+        y = self.outcomes[:, None, :, None].expand(-1, logs.shape[1], -1, 1)
+        white = torch.linalg.solve_triangular(factor, y, upper=False)[..., 0]
+        log_variance = ((white.square().sum(-1) + 1) / (count + 1)).log()
+        log_root = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        density = (
+            -0.5 * (count + 1) * log_variance
+            - log_root
+            + _log_normal(logs[..., :-1], *LENGTHSCALE).sum(-1)
+            + _log_half_normal(logs[..., -1] + log_variance)
+        )
+        density = density.masked_fill((failed > 0) | density.isnan(), -torch.inf)
+        return Tried(logs, factor, white, log_variance, density)
+
+    def start(self) -> Tried:
+        """The likeliest of the combinations that the search begins with, one an episode."""
+        lengths = torch.tensor(LENGTHSCALES, dtype=torch.float64).log()
+        ratios = torch.tensor(RATIOS, dtype=torch.float64).log()
+        batch, _, design = self.designs.shape
+        every = torch.cartesian_prod(*[lengths] * design, ratios).expand(batch, -1, -1)
+        return self.attempt(every).best()
+
+    def climb(self) -> tuple[Tried, Tensor]:
+        """The likeliest hyperparameters, one kernel an episode, and the root of their covariance.
+
+        By Fisher scoring. Of functions that are no draws of a process, as polynomials are, the
+        evidence bends less than it expects: each round tries several lengths of its step.
+        """
+        best = self.start()
+        lengths = torch.tensor(LENGTHS, dtype=torch.float64)[:, None]
+        for _ in range(ROUNDS):
+            logs = best.logs + lengths * self._slope(best)[0][:, None]
+            logs[..., -1].clamp_(min=math.log(LEAST_RATIO))
+            best = self.attempt(logs).best()
+        return best, self._slope(best)[1]
+
+    def _slope(self, at: Tried) -> tuple[Tensor, Tensor]:
+        """The step [batch, design + 1] that scoring takes, and the root of the covariance there."""
+        logs, count = at.logs[:, 0], self.outcomes.shape[1]
+        by_length = covariance(self.squares, at.logs) * self.squares
+        by_length = by_length * (-2 * logs[:, :-1]).exp()[..., None, None]
+        eye = torch.eye(count, dtype=logs.dtype)
+        slopes = torch.cat([by_length, logs[:, -1:, None, None].exp() * eye], 1)
+        half = torch.linalg.solve_triangular(at.factor, slopes, upper=False)
+        slopes = torch.linalg.solve_triangular(at.factor, half.mT, upper=False)  # over the factor
+        size = slopes.diagonal(dim1=-2, dim2=-1).sum(-1)
+        fit = ((slopes @ at.white[..., None]).mT @ at.white[..., None])[..., 0, 0]
+        fit = fit / at.log_variance.exp()
+        flat = slopes.flatten(2)
+        # The variance follows the other hyperparameters: what it could explain is taken out.
+        information = 0.5 * (flat @ flat.mT - size[:, :, None] * size[:, None] / count)
+        gradient = 0.5 * (fit - size)
+
+        noise = -fit / (count + 1)  # how the noise's log moves
+        noise[:, -1] += 1
+        much = 0.5 * (logs[:, -1:] + at.log_variance).exp() / NOISE**2
+        too_long = (logs[:, :-1] - math.log(LENGTHSCALE[0])) / LENGTHSCALE[1] ** 2
+        gradient = gradient + noise * (0.5 - much)
+        gradient[:, :-1] -= too_long
+        information = information + much[..., None] * noise[:, :, None] * noise[:, None]
+        information.diagonal(dim1=-2, dim2=-1).add_(LENGTHSCALE[1] ** -2)
+        factor = torch.linalg.cholesky(information)
+        step = torch.cholesky_solve(gradient[..., None], factor)[..., 0]
+        unit = torch.eye(logs.shape[1], dtype=logs.dtype).expand_as(factor)
+        root = torch.linalg.solve_triangular(factor.mT, unit, upper=True)
+        far = step.abs().amax(1, keepdim=True) / STRIDE
+        return step / far.clamp_min(1), root
+
+
+@dataclass(frozen=True)
+class Wider:
+    """The process for each episode's data: a few hyperparameters, and what each weighs."""
+
+    data: Data
+    kernels: Tried
+    log_weight: Tensor  # [batch, kernel]
+    log_evidence: Tensor  # [batch]
+
+    @classmethod
+    @torch.no_grad()
+    def of(cls, designs: Tensor, outcomes: Tensor) -> Wider:
+        """For outcomes [batch, context], standardised, at designs [batch, context, design].
+
+        The hyperparameters lie around the likeliest ones, as the normal that fits there has its
+        moments; each weighs what its density is beside the normal's.
+        """
+        data = Data(designs.double(), outcomes.double())
+        best, root = data.climb()
+        size = root.shape[-1]
+        axes = math.sqrt(size + 1) * torch.eye(size, dtype=root.dtype)
+        z = torch.cat([torch.zeros(1, size, dtype=root.dtype), axes, -axes])
+        share = torch.full((len(z),), 0.5 / (size + 1), dtype=root.dtype)
+        share[0] *= 2
+        kernels = data.attempt(best.logs + z @ root.mT)
+        volume = root.diagonal(dim1=-2, dim2=-1).log().sum(-1, keepdim=True)
+        normal = -0.5 * z.square().sum(-1) - size * _LOG_SQRT_2PI - volume
+        weight = share.log() + kernels.log_density - normal
+        return cls(data, kernels, weight.log_softmax(1), weight.logsumexp(1))
+
+    def share(self, bank: Bank) -> Tensor:
+        """The probability [batch] that the data are of this process, not of the bank's."""
+        return torch.sigmoid(math.log(ODDS) + self.log_evidence - evidence_of(bank))
+
+    def _whiten(self, points: Tensor, kernels: Tried) -> Tensor:
+        """Points [batch, m, design] over the factor, [batch, kernel, context, m]."""
+        cross = covariance(squares(self.data.designs, points), kernels.logs)
+        white: Tensor = torch.linalg.solve_triangular(kernels.factor, cross, upper=False)
+        return white
+
+    @torch.no_grad()
+    def predict(self, points: Tensor) -> Mixture:
+        """Beliefs [batch, 1, m] about outcomes at [batch, m, design]: a component a kernel."""
+        white = self._whiten(points.double(), self.kernels)
+        mean = (self.kernels.white[:, :, None] @ white)[:, :, 0].mT
+        noise = self.kernels.logs[..., -1].exp()[..., None]
+        left = (1 - white.square().sum(2)).clamp_min(0) + noise
+        std = (0.5 * (left.log() + self.kernels.log_variance[..., None])).exp().mT
+        weight = self.log_weight[:, None].expand_as(mean)
+        return Mixture(weight[:, None], mean[:, None], std[:, None])
+
+    @torch.no_grad()
+    def worth(self, candidates: Tensor, goal: Goal) -> Tensor:
+        """The log of how much of the variance at the goal's points an outcome would take away.
+
+        By the likeliest kernel, for candidates [batch, query, design]: [batch, query]. The average
+        over kernels chose no better (Branin and Gramacy 1D, 25 runs) and takes longer.
+        """
+        likeliest = Tried(*(part[:, :1] for part in self.kernels))
+        candidates, targets = candidates.double(), goal.points.double()
+        here, there = self._whiten(candidates, likeliest), self._whiten(targets, likeliest)
+        common = covariance(squares(candidates, targets), likeliest.logs) - here.mT @ there
+        wanted = goal.points_mask.to(common.dtype)[:, None, :, None]
+        told = (common.square() @ wanted)[:, 0, :, 0]
+        own = (1 - here.square().sum(2)).clamp_min(0) + likeliest.logs[..., -1:].exp()
+        return (told / own[:, 0]).clamp_min(_TINY).log()
+
+
+def mixed(belief: Mixture, other: Mixture, share: Tensor) -> Mixture:
+    """A belief in which another has a share [batch] of the weight."""
+    share = share.view(-1, *[1] * (belief.mean.dim() - 1))
+    weights = [belief.log_weight + (-share).log1p(), other.log_weight + share.log()]
+    pairs = weights, (belief.mean, other.mean), (belief.std, other.std)
+    dtype = belief.mean.dtype
+    return Mixture(*(torch.cat([a.to(dtype), b.to(dtype)], -1) for a, b in pairs))
+
+
+def evidence_of(bank: Bank) -> Tensor:
+    """The log evidence [batch] of a bank of one group, by the measure of `Data.attempt`.
+
+    The noise that its kernels imply is given, and so held against the likeliest.
+    """
+    log_scale, log_density, _ = bank.fit()
+    noise = _log_half_normal(2 * log_scale + math.log(BANK_NOISE))
+    most = _log_half_normal(torch.tensor(2 * math.log(NOISE)))
+    held = (log_density + noise - most)[:, 0].double()
+    return held.logsumexp(-1) - math.log(held.shape[-1])
+
+
+def covariance(apart: Tensor, logs: Tensor) -> Tensor:
+    """Of unit variance [batch, kernel, n, m], at squared distances [batch, design, n, m]."""
+    rate = -0.5 * (-2 * logs[..., :-1]).exp()
+    return (rate @ apart.flatten(2)).exp_().view(*logs.shape[:2], *apart.shape[2:])
+
+
+def squares(a: Tensor, b: Tensor) -> Tensor:
+    """Squared distances along each axis [batch, design, n, m]."""
+    return (a.mT[..., :, None] - b.mT[..., None, :]).square()
+
+
+def _log_normal(logs: Tensor, middle: float, spread: float) -> Tensor:
+    z = (logs - math.log(middle)) / spread
+    return -0.5 * z.square() - math.log(spread) - _LOG_SQRT_2PI
+
+
+def _log_half_normal(log_variance: Tensor) -> Tensor:
+    """The density of the log of a noise's variance when the noise's deviation is half normal."""
+    size = log_variance - 2 * math.log(NOISE)
+    return 0.5 * (size - size.exp()) - _LOG_SQRT_2PI

@@ -1,0 +1,176 @@
+"""The wider process against Gaussian processes computed by others, and its share of belief."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import multivariate_normal
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+from small import SIZES, goal_for, seeded
+from torch import Tensor
+
+from aline.episodes import Context
+from aline.model import Mixture, ModelConfig, fresh, read_standardised
+from aline.model.kernels import NOISE as BANK_NOISE
+from aline.model.kernels import KernelBank
+from aline.model.wider import NOISE, Data, Wider, evidence_of, mixed
+from aline.tasks import get
+from aline.tasks.gp import KERNELS, covariance
+
+TASK = get("gp2d", horizon=8)
+NETWORK = fresh(TASK.spec, ModelConfig(kernels=6, **SIZES), seeded(0)).requires_grad_(False)
+POINTS = TASK.spec.design.sample(2, 9, seeded(3))
+
+
+def smooth(count: int) -> tuple[Tensor, Tensor]:
+    """Designs and outcomes of a valley, smoother along the second axis; two episodes."""
+    x = TASK.spec.design.sample(2, count, seeded(1)).double()
+    y = (3 * x[..., 0]).sin() + 0.3 * x[..., 1] ** 2
+    return x, (y - y.mean(1, keepdim=True)) / y.std(1, keepdim=True)
+
+
+def regressor(logs: Tensor, log_variance: Tensor) -> GaussianProcessRegressor:
+    """The same process as scikit-learn has it."""
+    variance = float(log_variance.exp())
+    kernel = ConstantKernel(variance) * RBF(logs[:-1].exp().numpy())
+    return GaussianProcessRegressor(kernel, alpha=variance * float(logs[-1].exp()), optimizer=None)
+
+
+def test_the_evidence_of_hyperparameters_is_a_marginal_likelihood() -> None:
+    """Of the outcomes at the variance found, but for what is the same whatever is tried."""
+    x, y = smooth(12)
+    logs = torch.tensor([[0.5, 0.9, 1e-3], [0.3, 2.0, 1e-2]]).double().log().expand(2, -1, -1)
+    tried = Data(x, y).attempt(logs)
+    for kernel in (0, 1):
+        lengths = logs[0, kernel, :-1].exp()
+        matrix = covariance("rbf", ((x[1][:, None] - x[1]) / lengths).norm(dim=-1))
+        matrix += logs[0, kernel, -1].exp() * torch.eye(12)
+        size = float((y[1] @ torch.linalg.inv(matrix) @ y[1] + 1) / 13)
+        likelihood = multivariate_normal(cov=(size * matrix).numpy()).logpdf(y[1].numpy())
+        likelihood += multivariate_normal(cov=size).logpdf(1.0)  # one more outcome of size one
+        likelihood += 6.5 * (1 + math.log(2 * math.pi))  # the same for all
+        prior = -0.5 * ((lengths.log() - math.log(0.5)) / 1.5).square().sum() - 2 * math.log(1.5)
+        noise = math.sqrt(size) * float(logs[0, kernel, -1].exp()) ** 0.5
+        # The deviation is half normal; its variance's log moves twice as fast as its own.
+        half = math.log(noise / NOISE) - 0.5 * (noise / NOISE) ** 2
+        expected = likelihood + float(prior) + half - 1.5 * math.log(2 * math.pi)
+        assert float(tried.log_variance[1, kernel]) == pytest.approx(math.log(size))
+        assert float(tried.log_density[1, kernel]) == pytest.approx(expected, abs=1e-8)
+
+
+def test_the_climb_ends_where_no_step_pays() -> None:
+    x, y = smooth(25)
+    data = Data(x, y + 0.02 * torch.randn(y.shape, generator=seeded(2)).double())
+    best, root = data.climb()
+    around = 0.3 * torch.randn(2, 200, 3, generator=seeded(0)).double() @ root.mT
+    assert (data.attempt(best.logs + around).log_density <= best.log_density + 0.02).all()
+
+
+def test_every_kernel_predicts_as_scikit_learn_does() -> None:
+    x, y = smooth(15)
+    process = Wider.of(x, y)
+    found = process.predict(POINTS.double())
+    for kernel in (0, 3):
+        logs, variance = process.kernels.logs[1, kernel], process.kernels.log_variance[1, kernel]
+        other = regressor(logs, variance).fit(x[1].numpy(), y[1].numpy())
+        mean, std = other.predict(POINTS[1].double().numpy(), return_std=True)
+        std = np.sqrt(std**2 + other.alpha)
+        assert np.allclose(found.mean[1, 0, :, kernel].numpy(), mean, atol=1e-5)
+        assert np.allclose(found.std[1, 0, :, kernel].numpy(), std, rtol=1e-2)
+    assert torch.allclose(process.log_weight.exp().sum(1), torch.ones(2).double())
+
+
+def test_the_worth_of_a_candidate_is_the_variance_it_takes_away() -> None:
+    x, y = smooth(10)
+    goal = goal_for(TASK.spec, ("predictions",), 2)
+    process = Wider.of(x, y)
+    found = process.worth(POINTS, goal)[0].exp()
+    logs = process.kernels.logs[0, 0]
+
+    def left(designs: Tensor) -> float:
+        other = regressor(logs, torch.zeros(())).fit(designs.numpy(), np.zeros(len(designs)))
+        std = other.predict(goal.points[0].double().numpy(), return_std=True)[1]
+        return float((std**2).sum())
+
+    falls = [left(x[0]) - left(torch.cat([x[0], p[None].double()])) for p in POINTS[0]]
+    assert np.allclose(found.numpy(), falls, rtol=1e-4, atol=1e-9)
+
+
+def test_the_banks_evidence_is_its_kernels_average() -> None:
+    bank, (x, y) = KernelBank(2, 3), smooth(6)
+    parts = []
+    for kernel in range(3):
+        apart = ((x[0][:, None] - x[0]) * bank.inverse[kernel]).norm(dim=-1)
+        matrix = covariance(KERNELS[kernel], apart) + BANK_NOISE * torch.eye(6)
+        size = float((y[0] @ torch.linalg.inv(matrix) @ y[0] + 1) / 7)
+        noise = BANK_NOISE * size / NOISE**2
+        held = 0.5 * (math.log(noise) - noise + 1)
+        parts.append(-3.5 * math.log(size) - 0.5 * float(torch.logdet(matrix)) + held)
+    expected = np.logaddexp.reduce(parts) - math.log(3)
+    found = evidence_of(bank.read(Context(x, y), None, None))
+    assert float(found[0]) == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_share_of_belief_is_a_share_of_its_moments() -> None:
+    mean = torch.tensor([[[0.0, 1.0]]])[..., None]
+    one = Mixture(torch.zeros(1, 1, 2, 1), mean, torch.ones_like(mean))
+    other = Mixture(torch.zeros(1, 1, 2, 1), mean + 2, torch.ones_like(mean))
+    found = mixed(one, other, torch.tensor([0.25])).moments()[0]
+    assert torch.allclose(found, torch.tensor([[[0.5, 1.5]]]))
+    for share, expected in ((0.0, mean), (1.0, mean + 2)):
+        found = mixed(one, other, torch.tensor([share])).moments()[0]
+        assert torch.allclose(found, expected[..., 0])
+
+
+def test_smooth_functions_are_the_process_and_rough_ones_the_networks() -> None:
+    x, y = smooth(60)
+    view = read_standardised(NETWORK, Context(x.float(), y))
+    assert view.wider is not None
+    assert (view.wider[1] > 0.99).all()
+    kinks = x[..., 0].abs() + (x[..., 1] > 0)
+    view = read_standardised(NETWORK, Context(x.float(), kinks))
+    assert view.wider is not None
+    assert (view.wider[1] < 0.5).all()  # the odds were four to one
+
+
+def numbers(x: Tensor, y: Tensor) -> list[Tensor]:
+    view = read_standardised(NETWORK, Context(x.float(), y))
+    belief = view.predictive(POINTS[:, None])
+    assert isinstance(belief, Mixture)
+    scores = view.scores(POINTS[:, None], goal_for(TASK.spec, ("predictions",), 2))
+    return [*belief.moments(), scores]
+
+
+def test_the_order_of_the_data_does_not_matter() -> None:
+    x, y = smooth(20)
+    order = torch.randperm(20, generator=seeded(4))
+    for one, other in zip(numbers(x, y), numbers(x[:, order], y[:, order]), strict=True):
+        assert torch.allclose(one, other, rtol=1e-3, atol=1e-3)
+
+
+def test_nor_do_the_units() -> None:
+    x, y = smooth(20)
+    mean, std, scores = numbers(x, y)
+    other_mean, other_std, other_scores = numbers(x, 1e4 * y - 7e5)
+    assert torch.allclose(other_mean, 1e4 * mean - 7e5, rtol=1e-5)
+    assert torch.allclose(other_std, 1e4 * std, rtol=1e-3)
+    assert torch.allclose(other_scores, scores, atol=1e-2)
+
+
+def test_goals_of_parameters_and_short_contexts_are_the_networks() -> None:
+    x, y = smooth(20)
+    view = read_standardised(NETWORK, Context(x.float(), y))
+    plain = NETWORK.read(Context(x.float(), view.units.standardise(y)))
+    for names in (("lengthscale",), ("lengthscale", "predictions")):
+        goal = goal_for(TASK.spec, names, 2)
+        scores = [one.scores(POINTS[:, None], goal) for one in (view, plain)]
+        assert torch.allclose(*scores, atol=1e-4)
+    assert read_standardised(NETWORK, Context(x[:, :1].float(), y[:, :1])).wider is None
+
+
+def test_repeated_designs_and_outcomes_stay_numbers() -> None:
+    x, y = smooth(12)
+    for designs, outcomes in ((x[:, :1].expand(-1, 12, -1), y), (x, torch.zeros_like(y))):
+        assert all(value.isfinite().all() for value in numbers(designs, outcomes))
