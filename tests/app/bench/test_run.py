@@ -65,6 +65,7 @@ def test_a_quick_or_partial_run_has_files_of_its_own() -> None:
     assert stem(BENCH, Settings(), None) == "small"
     assert stem(BENCH, Settings(quick=True), None) == "small-quick"
     assert stem(BENCH, Settings(), ["ratio"]) == "small-ratio"
+    assert stem(BENCH, Settings(budget="10min"), None) == "small-10min"
 
 
 def test_files_are_written(tmp_path: Path) -> None:

@@ -39,8 +39,9 @@ def run_bench(
 
 
 def stem(bench: Bench, settings: Settings, parts: Sequence[str] | None) -> str:
-    """The name of the files: a quick or partial run never replaces the whole one."""
-    return "-".join([bench.name, *(parts or ()), *(["quick"] if settings.quick else [])])
+    """The name of the files: no quick or partial run, nor one for a budget, replaces another."""
+    budget = [settings.budget] if settings.budget else []
+    return "-".join([bench.name, *(parts or ()), *budget, *["quick"] * settings.quick])
 
 
 def write_bench(bench: Bench, measured: Result, folder: Path, name: str) -> list[Path]:
