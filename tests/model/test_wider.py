@@ -68,6 +68,17 @@ def test_the_climb_ends_where_no_step_pays() -> None:
     assert (data.attempt(best.logs + around).log_density <= best.log_density + 0.02).all()
 
 
+def test_of_many_data_some_do_for_the_search() -> None:
+    x, y = smooth(300)
+    y = y + 0.02 * torch.randn(y.shape, generator=seeded(2)).double()
+    data = Data(x, y)
+    assert data.thinned().outcomes.shape == (2, 200)
+    order = torch.randperm(300, generator=seeded(4))
+    assert torch.equal(Data(x[:, order], y[:, order]).thinned().outcomes, data.thinned().outcomes)
+    best, _ = data.climb()
+    assert (data.attempt(data.search()).log_density - best.log_density < 2).all()
+
+
 def test_every_kernel_predicts_as_scikit_learn_does() -> None:
     x, y = smooth(15)
     process = Wider.of(x, y)

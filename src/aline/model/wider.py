@@ -32,6 +32,7 @@ LENGTHSCALES = (0.08, 0.2, 0.5, 1.3, 3.2)
 RATIOS = (1e-6, 1e-4, 1e-3)
 LEAST_RATIO = 1e-10
 ROUNDS = 5  # of the search
+MOST = 200  # observations that it looks at
 LENGTHS = (0.0, 0.1, 0.3, 1.0, 3.0, 9.0)  # of a step
 STRIDE = 2.0  # that a log moves at most in a step of length one
 _TINY = 1e-300
@@ -99,8 +100,27 @@ class Data:
     def climb(self) -> tuple[Tried, Tensor]:
         """The likeliest hyperparameters, one kernel an episode, and the root of their covariance.
 
-        By Fisher scoring. Of functions that are no draws of a process, as polynomials are, the
-        evidence bends less than it expects: each round tries several lengths of its step.
+        Of many observations some have to do for the search: its cost is cubic in their number.
+        """
+        best = self.attempt(self.thinned().search())
+        return best, self._slope(best)[1]
+
+    def thinned(self) -> Data:
+        """At most MOST observations, the same in whatever order they came."""
+        count = self.outcomes.shape[1]
+        if count <= MOST:
+            return self
+        axes = torch.arange(1.0, 1 + self.designs.shape[2], dtype=self.designs.dtype)
+        order = (self.designs @ axes.sqrt()).argsort(1)
+        kept = order[:, torch.linspace(0, count - 1, MOST).long()]
+        rows = torch.arange(len(kept))[:, None]
+        return Data(self.designs[rows, kept], self.outcomes[rows, kept])
+
+    def search(self) -> Tensor:
+        """The likeliest hyperparameters [batch, 1, design + 1] that scoring finds.
+
+        Of functions that are no draws of a process, as polynomials are, the evidence bends less
+        than it expects: each round tries several lengths of its step.
         """
         best = self.start()
         lengths = torch.tensor(LENGTHS, dtype=torch.float64)[:, None]
@@ -108,7 +128,7 @@ class Data:
             logs = best.logs + lengths * self._slope(best)[0][:, None]
             logs[..., -1].clamp_(min=math.log(LEAST_RATIO))
             best = self.attempt(logs).best()
-        return best, self._slope(best)[1]
+        return best.logs
 
     def _slope(self, at: Tried) -> tuple[Tensor, Tensor]:
         """The step [batch, design + 1] that scoring takes, and the root of the covariance there."""
