@@ -49,6 +49,15 @@ def test_file_table_and_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.usefixtures("models")
+def test_some_problems_and_methods(tmp_path: Path) -> None:
+    some = Settings(quick=True, episodes=2, tasks=("gp1d",), methods=("aline", "gp-us"))
+    result = run_bench(find("al"), some, ["errors"])
+    found = {(row["task"], row["method"]) for row in result["rows"]}
+    assert found == {("gp1d", "aline"), ("gp1d", "gp-us")}
+    assert write_bench(find("al"), result, tmp_path, "al-some")
+
+
+@pytest.mark.usefixtures("models")
 def test_a_missing_model_is_explained(tmp_path: Path) -> None:
     (tmp_path / "runs" / "gp2d" / "card.json").unlink()
     with pytest.raises(NotFoundError, match="aline train gp2d"):

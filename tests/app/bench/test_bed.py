@@ -40,7 +40,7 @@ def test_our_model_with_its_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_mistakes() -> None:
-    with pytest.raises(InputError, match="tasks of bed are location, ces, got psychometric"):
+    with pytest.raises(InputError, match="the tasks are location, ces, got psychometric"):
         run_bench(BENCH, replace(QUICK, tasks=("psychometric",)))
-    with pytest.raises(InputError, match="methods of bed are"):
+    with pytest.raises(InputError, match="the methods are"):
         run_bench(BENCH, replace(QUICK, methods=("magic",)))

@@ -103,10 +103,11 @@ def _rmse_part(settings: Settings, progress: Progress) -> Measured:
     runs = settings.count(200, 4)
     rows: list[Row] = []
     data: dict[str, Any] = {}
-    for number, name in enumerate(PROBLEMS):
+    methods = settings.among("methods", [method for method in METHODS if method != "ace-rs"])
+    for name in settings.among("tasks", PROBLEMS):
+        number = PROBLEMS.index(name)
         model, task, steps = _subject(name)
         problem = make_problem(name, task, runs, settings.seed)
-        methods = [method for method in METHODS if method != "ace-rs"]
         found: dict[str, Curves] = {}
         for place, method in enumerate(methods):
             progress(f"{name}: errors", place, len(methods))
@@ -134,6 +135,8 @@ def _curve_rows(name: str, method: str, curves: Curves, published: float | None)
 def _ratio_rows(name: str, found: Mapping[str, Curves], steps: int) -> Iterator[Row]:
     """Ours over the best GP method, final error and area."""
     rivals = [method for method in found if method.startswith("gp")]
+    if not rivals or "aline" not in found:
+        return
     final = {method: curves.rmse[:, -1] for method, curves in found.items()}
     areas = {method: curves.area for method, curves in found.items()}
     for metric, values in (("ratio", final), ("ratio_area", areas)):

@@ -30,7 +30,6 @@ from aline.baselines.rl_boed import RL_BOED_PRESETS
 from aline.baselines.vpce import VPCE_PRESETS
 from aline.baselines.vsoed import VSOED_PRESETS
 from aline.episodes import Context, Goal, Offer, Policy, RandomPolicy
-from aline.errors import InputError
 from aline.evaluation import Estimate, Information, Protocol, measure_information
 from aline.evaluation.estimates import mean
 from aline.evaluation.information import final_posterior, information_rows
@@ -76,7 +75,8 @@ class Contender:
 
 
 def _measure(settings: Settings, progress: Progress) -> Measured:
-    chosen = [(task, method) for task in _tasks(settings) for method in _methods(settings)]
+    methods = settings.among("methods", METHODS)
+    chosen = [(task, method) for task in settings.among("tasks", TASKS) for method in methods]
     if settings.jobs == 1:
         found = [_measure_one(task, method, settings, progress) for task, method in chosen]
     else:
@@ -92,21 +92,6 @@ def _measure(settings: Settings, progress: Progress) -> Measured:
         {name: value for one in found for name, value in one.data.items()},
         [note for one in found for note in one.notes],
     )
-
-
-def _tasks(settings: Settings) -> tuple[str, ...]:
-    return _among("tasks", settings.tasks, TASKS)
-
-
-def _methods(settings: Settings) -> tuple[str, ...]:
-    return _among("methods", settings.methods, METHODS)
-
-
-def _among(what: str, chosen: tuple[str, ...] | None, every: tuple[str, ...]) -> tuple[str, ...]:
-    unknown = [name for name in chosen or () if name not in every]
-    if unknown:
-        raise InputError(f"the {what} of bed are {', '.join(every)}, got {', '.join(unknown)}")
-    return chosen or every
 
 
 def _measure_alone(name: str, method: str, settings: Settings) -> Measured:

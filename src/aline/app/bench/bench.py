@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from aline.errors import InputError
 
@@ -32,6 +32,14 @@ class Settings:
     methods: tuple[str, ...] | None = None  # likewise
     budget: str | None = None  # of what has to be trained; None is the benchmark's own
     jobs: int = 1  # processes
+
+    def among(self, what: Literal["tasks", "methods"], every: Sequence[str]) -> tuple[str, ...]:
+        """The tasks or methods to measure, of all that there are."""
+        chosen = self.tasks if what == "tasks" else self.methods
+        unknown = [name for name in chosen or () if name not in every]
+        if unknown:
+            raise InputError(f"the {what} are {', '.join(every)}, got {', '.join(unknown)}")
+        return chosen or tuple(every)
 
     def count(self, full: int, quick: int) -> int:
         """How many episodes a part plays, which by default plays `full` or `quick`."""
