@@ -71,6 +71,8 @@ def test_a_model_can_be_trained_further():
     further = quick(task, initial=first, config=replace(QUICK, learning_rate=1e-9))
     assert torch.allclose(weights(first), weights(further), atol=1e-5)
     assert further.training["after"]["rounds"] == 6
+    assert further.spent("rounds") == 12
+    assert further.spent("coffee") is None
     with pytest.raises(InputError, match="this very task"):
         quick(get("linear", horizon=4), initial=first)
 

@@ -23,8 +23,10 @@ def facts_of(model: Model) -> dict[str, str]:
         "outcome": outcome_kind(spec.outcome),
         "size": f"{weights(model):,} weights, {model.network.config.policy} policy",
     }
-    if "seconds" in training:
-        facts["trained"] = _trained(training)
+    seconds, episodes = model.spent("seconds"), model.spent("episodes")
+    if seconds is not None:
+        simulated = "" if episodes is None else f", {episodes:,} episodes"
+        facts["trained"] = f"{duration(seconds)}{simulated}"
     for key, name in (("machine", "trained on"), ("command", "trained with"), ("seed", "its seed")):
         if key in training:
             facts[name] = str(training[key])
@@ -45,11 +47,6 @@ def record_in_card(model: Model, result: Mapping[str, Any]) -> None:
             kept = measured.setdefault(about, {})
             kept[row["metric"]] = round(row["value"], 4)
     replace(model, measurements=measured).save(model.source)
-
-
-def _trained(training: Mapping[str, Any]) -> str:
-    text = duration(training["seconds"])
-    return f"{text}, {training['episodes']:,} episodes" if "episodes" in training else text
 
 
 def _value(value: Any) -> str:

@@ -34,6 +34,15 @@ class Model:
         """The task without its simulator."""
         return self.network.spec
 
+    def spent(self, what: str) -> float | None:
+        """Its training's "seconds", "episodes" or "rounds", with those that it went on from."""
+        stages, stage = [], self.training
+        while stage:
+            stages.append(stage)
+            stage = stage.get("after", {})
+        known = [stage[what] for stage in stages if what in stage]
+        return sum(known) if known else None
+
     def card(self) -> dict[str, Any]:
         """Everything but the weights, as plain data."""
         return {

@@ -158,7 +158,7 @@ def _contender(task: Task, method: str, settings: Settings, told: Progress) -> C
         return Contender(VpcePolicy(task, config))
     if method in OURS:
         model = _our_model(task, settings)
-        return Contender(LearnedPolicy(model.network), model, model.training.get("seconds"))
+        return Contender(LearnedPolicy(model.network), model, model.spent("seconds"))
     return _learned(task, method, settings, told)
 
 
@@ -188,7 +188,7 @@ def _budget(task: Task, settings: Settings) -> str:
     if settings.quick:
         return "5s"
     name = task.spec.name
-    seconds = zoo.load(name).training.get("seconds") if name in zoo.shipped() else None
+    seconds = zoo.load(name).spent("seconds") if name in zoo.shipped() else None
     return f"{seconds:.0f}s" if seconds else "2h"
 
 
