@@ -20,12 +20,18 @@ const shownSequence = () => Number(card().dataset.sequence);
 // Showing.
 
 async function showPanel() {
-  const response = await fetch(`${home}/panel`);
-  if (!response.ok) return;
+  let html;
+  try {
+    const response = await fetch(`${home}/panel`);
+    if (!response.ok) return;
+    html = await response.text();
+  } catch {
+    return; // the service is gone: its events say when it is back, and then this is shown
+  }
   const focus = document.activeElement;
   const kept = panel.contains(focus) ? focus.id || focus.dataset.action : null;
   const isTrialsOpen = document.getElementById("trials-details")?.open;
-  panel.innerHTML = await response.text();
+  panel.innerHTML = html;
   document.getElementById("trials-details").open = Boolean(isTrialsOpen);
   showSimulation();
   const outcome = document.getElementById("outcome");
