@@ -108,7 +108,7 @@ def _raise_services() -> None:
     import uvicorn
 
     from aline.app.service.app import create_app
-    from aline.app.service.protocol import BoundedHeads
+    from aline.app.service.protocol import Protocol
     from aline.app.service.settings import Settings
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that die
@@ -124,7 +124,7 @@ def _raise_services() -> None:
         uvicorn.run(
             create_app(settings),
             port=settings.port,
-            http=BoundedHeads,
+            http=Protocol,
             log_level="error",
             access_log=False,
         )

@@ -1,5 +1,6 @@
 """What a client may send before the guard is asked."""
 
+import json
 import socket
 
 import pytest
@@ -53,3 +54,19 @@ def test_many_requests_on_one_connection_are_no_long_head(service: Service) -> N
                 assert more, found
                 found += more
             assert found.startswith(b"HTTP/1.1 404")
+
+
+def test_a_reply_comes_in_one_piece(service: Service) -> None:
+    """And one without a body comes too."""
+    with socket.create_connection(("127.0.0.1", service.port), timeout=10) as one:
+        one.sendall(GET + b"\r\n")
+        head, _, body = one.recv(65536).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200")
+        assert json.loads(body)["status"] == "ok"
+        one.sendall(GET.replace(b"GET", b"HEAD") + b"\r\n")
+        assert one.recv(65536).startswith(b"HTTP/1.1 ")
+        one.sendall(GET + b"Connection: close\r\n\r\n")
+        found = b""
+        while more := one.recv(65536):
+            found += more
+        assert found.endswith(body)

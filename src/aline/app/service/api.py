@@ -19,8 +19,8 @@ from aline.app.service.guard import Refusal
 from aline.app.service.lab import Desk as Place
 from aline.app.service.lab import Lab
 from aline.app.service.metrics import Metrics
-from aline.app.service.routes import KEY, TrialRoute
 from aline.app.service.scribe import Scribe
+from aline.app.service.shortcut import KEY
 from aline.app.service.streams import Streams
 from aline.episodes import predictions
 from aline.errors import InputError, StateError, StorageError, UserError
@@ -171,8 +171,8 @@ def desk_of(request: Request) -> Desk:
     return desk
 
 
-# Routes are tried in this order.
-trials = APIRouter(prefix="/api/v1", responses=_FAILURES, route_class=TrialRoute)
+# Routes are tried in this order. Those of trials have a shortcut.
+trials = APIRouter(prefix="/api/v1", responses=_FAILURES)
 api = APIRouter(prefix="/api/v1", responses=_FAILURES)
 
 

@@ -24,6 +24,7 @@ from aline.app.service.guard import Guard
 from aline.app.service.lab import Lab
 from aline.app.service.metrics import Metrics
 from aline.app.service.settings import Settings
+from aline.app.service.shortcut import Shortcut
 from aline.app.service.tokens import Tokens
 from aline.errors import (
     InputError,
@@ -87,7 +88,8 @@ def create_app(settings: Settings, storage: Storage | None = None) -> ASGIApp:
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(UserError, _mistaken)
     _add_watching(app, metrics)
-    return Guard(app, settings, app.state.tokens, metrics)
+    quick = Shortcut(app, trials.routes, _mistaken)
+    return Guard(quick, settings, app.state.tokens, metrics)
 
 
 def from_environment() -> ASGIApp:

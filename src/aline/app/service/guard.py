@@ -11,9 +11,9 @@ from __future__ import annotations
 import json
 import logging
 import math
+import random
 import re
 import time
-import uuid
 from collections.abc import Mapping
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
@@ -61,6 +61,7 @@ class Guard:
     def __init__(self, app: ASGIApp, settings: Settings, tokens: Tokens, metrics: Metrics):
         self._app, self._settings, self._tokens, self._metrics = app, settings, tokens, metrics
         self._buckets = Buckets(settings.requests_per_second)
+        self._chance = random.Random()  # of request ids, which tell requests apart and no more
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -70,7 +71,7 @@ class Guard:
                 return
             await self._app(scope, receive, send)
             return
-        call = Call(scope, self._settings, self._metrics, send)
+        call = Call(scope, self._metrics, send, f"{self._chance.getrandbits(64):016x}")
         try:
             self._check(scope, call)
             if call.is_preflight:
@@ -145,12 +146,12 @@ class Guard:
 class Call:
     """One request and its reply."""
 
-    def __init__(self, scope: Scope, settings: Settings, metrics: Metrics, send: Send):
+    def __init__(self, scope: Scope, metrics: Metrics, send: Send, new_id: str):
         self.headers: dict[str, str] = {
             name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
         }
         given = self.headers.get("x-request-id", "")
-        self.id = given if _REQUEST_ID.fullmatch(given) else uuid.uuid4().hex[:16]
+        self.id = given if _REQUEST_ID.fullmatch(given) else new_id
         self.status: int | None = None
         self._scope, self._metrics, self._send = scope, metrics, send
         self._extra: dict[str, str] = {}

@@ -15,7 +15,7 @@ import uvicorn
 
 from aline.app.service.app import create_app
 from aline.app.service.lab import Lab
-from aline.app.service.protocol import BoundedHeads
+from aline.app.service.protocol import Protocol
 from aline.app.service.settings import Settings
 from aline.errors import InputError, UserError
 from aline.experiment import Storage, open_storage
@@ -46,7 +46,7 @@ def serve(
         "timeout_graceful_shutdown": 3,
         "timeout_worker_healthcheck": 60,  # a worker that is busy or starts slowly is not dead
         "server_header": False,
-        "http": BoundedHeads,
+        "http": Protocol,
     }
     if workers == 1:
         uvicorn.run(create_app(settings, storage), **common)  # type: ignore[arg-type]
