@@ -243,12 +243,12 @@ def test_order_of_tells_does_not_matter() -> None:
 def test_target_changes_what_is_asked_and_never_the_posterior() -> None:
     experiment = start(target="threshold", horizon=30)
     run(experiment, 3)
-    before, first = belief(experiment), experiment._state.choose()
+    before, first = belief(experiment), experiment._state.choice
     designs = {tuple(first.values())}
     for target in ("slope", ["threshold", "slope"], aline.predictions(at={"stimulus": [4.0]})):
         experiment.target = target
         assert torch.equal(belief(experiment), before)
-        designs.add(tuple(experiment._state.choose().values()))
+        designs.add(tuple(experiment._state.choice.values()))
     scores = []
     candidates = torch.linspace(-1, 1, 20)[None, None, :, None]
     for target in ("threshold", "slope"):
@@ -751,7 +751,7 @@ def test_replay_equals_live(history) -> None:
     assert replayed.target == live.target
     assert torch.allclose(belief(replayed), belief(live), atol=1e-6)
     assert replayed.posterior().mean == pytest.approx(live.posterior().mean, abs=1e-6)
-    assert replayed._state.choose() == live._state.choose()
+    assert replayed._state.choice == live._state.choose()
 
 
 @settings(max_examples=40, deadline=None)

@@ -165,7 +165,7 @@ def _check_after_tell(path: Path) -> bool:
     assert len(experiment.trials) == 3
     if not was_told:
         experiment.tell(2, outcome_of(2))
-    assert (experiment.posterior().mean, experiment._state.choose()) == _uninterrupted()
+    assert (experiment.posterior().mean, experiment._state.choice) == _uninterrupted()
     return was_told
 
 
@@ -176,4 +176,4 @@ def _uninterrupted() -> tuple[dict[str, float], dict[str, float]]:
     for _ in range(3):
         trial = experiment.ask()
         experiment.tell(trial, outcome_of(trial.number))
-    return experiment.posterior().mean, experiment._state.choose()
+    return experiment.posterior().mean, experiment._state.choice

@@ -1,6 +1,6 @@
 """How it is used: ask/tell, posterior object, storage."""
 
-from aline.experiment.experiment import Experiment
+from aline.experiment.experiment import Experiment, prepare
 from aline.experiment.marginals import Marginal
 from aline.experiment.posterior import Posterior
 from aline.experiment.predictive import Predictive
@@ -15,4 +15,5 @@ __all__ = [
     "Storage",
     "Trial",
     "open_storage",
+    "prepare",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -32,7 +33,7 @@ from aline.experiment.settings import (
     plain_stop,
     plain_target,
 )
-from aline.experiment.state import State
+from aline.experiment.state import State, choose_ahead
 from aline.experiment.storage import Conflict, Event, Journal, Storage, open_storage
 from aline.experiment.storage.base import lost
 from aline.experiment.trial import Trial, plain_design, plain_designs
@@ -245,7 +246,7 @@ class Experiment:
 
         def event(state: State) -> Event:
             self._check_unfinished(state)
-            return {"event": "asked", "trial": len(state.trials), "design": state.choose()}
+            return {"event": "asked", "trial": len(state.trials), "design": state.choice}
 
         return self._trial(self._commit(event, key, event="asked"))
 
@@ -423,6 +424,16 @@ class Experiment:
                 f"the last of {state.horizon} trials are open ({_listing(state.open)}): "
                 "tell or abandon them, or raise experiment.horizon"
             )
+
+
+def prepare(experiments: Iterable[Experiment]) -> None:
+    """Choose the next designs of several experiments in one pass of the network, ahead of `ask`.
+
+    It changes none of them, and does nothing where one of them has no design to choose: `ask` says
+    why.
+    """
+    with suppress(AlineError):
+        choose_ahead([one._state for one in experiments if not one.finished])
 
 
 def _repeated(earlier: Event, key: str, same: Mapping[str, Any]) -> Event:

@@ -7,7 +7,7 @@ saw before it died is what the next one computes from the same events.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -34,7 +34,7 @@ from aline.model import (
     read_standardised,
 )
 from aline.model.live import begin
-from aline.model.policy import Memory
+from aline.model.policy import Choosing, Memory, choose_together
 from aline.tasks import Spec
 
 
@@ -121,9 +121,13 @@ class State:
             high - low < self.stop[name] for name, (low, high) in intervals.items()
         )
 
-    @torch.inference_mode()
-    def choose(self) -> dict[str, float]:
-        """The next trial's design, which depends on nothing but the events so far.
+    @cached_property
+    def choice(self) -> dict[str, float]:
+        """The next trial's design, which depends on nothing but the events so far."""
+        return _choices([self])[0]
+
+    def _choosing(self) -> Choosing:
+        """That choice on its way.
 
         Where trials are still open, the policy looks at the data as if each had already given
         the outcome that is expected of it ("kriging believer"): every model learns to predict,
@@ -142,8 +146,20 @@ class State:
         offer = self.allowed.offer(
             self.policy.candidates, asked, self.view.context.designs[0], generator
         )
-        x = self.policy.choose(Memory(view, self.goal), offer, generator)[0]
-        return self.allowed.name(x)
+        return self.policy.choosing(Memory(view, self.goal), offer, generator)
+
+
+def choose_ahead(states: Sequence[State]) -> None:
+    """Make the choices of several states in one pass, for each to have when it is asked."""
+    missing = [state for state in states if "choice" not in vars(state)]
+    for state, choice in zip(missing, _choices(missing), strict=True):
+        vars(state)["choice"] = choice
+
+
+@torch.inference_mode()
+def _choices(states: Sequence[State]) -> list[dict[str, float]]:
+    designs = choose_together([state._choosing() for state in states])
+    return [state.allowed.name(x[0]) for state, x in zip(states, designs, strict=True)]
 
 
 @torch.inference_mode()

@@ -12,14 +12,20 @@ What has a few rows (one more observation, the parameters' tokens, their mixture
 numpy, whose operations cost less to call; what may have hundreds (candidates, points to predict
 at) in torch, which computes these quicker and on as many threads as it was told to use. A layer is
 written once, for either; both see the same memory.
+
+Several experiments that want their candidates scored at the same time share the operations
+(`score_together`): their rows lie one after the other, each reads keys of its own. Shorter contexts
+are padded with zeros, which need no mask as their row of ones is zero too.
 The numbers are those of `Network.read` up to rounding (tests/model/test_live.py).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from itertools import accumulate, pairwise
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -55,7 +61,7 @@ def begin(network: Network) -> View:
         return network.read(empty)
     weights = _folded(network)
     first = weights.project(weights.context_states(weights.nothing))
-    stored = Stored(*first, np.zeros((len(network.spec.design) + 1, 1), np.float32))
+    stored = Stored(*first, np.zeros((1, len(network.spec.design) + 1, 1), np.float32))
     return LiveView(network, empty, [], [], None, None, (1, 1), weights=weights, stored=stored)
 
 
@@ -67,11 +73,15 @@ class Projected(NamedTuple):
 
 
 class Stored(NamedTuple, Generic[Rows]):
-    """What the context left in every layer, the inference layers before the policy's."""
+    """What contexts left in every layer, the inference layers before the policy's."""
 
-    keys: Rows  # [layer, head, context, head_dim]
-    values: Rows  # [layer, head, head_dim + 1, context]
-    plain: Rows  # [plain, context], the observations as they are
+    keys: Rows  # [layer, view * head, context, head_dim]
+    values: Rows  # [layer, view * head, head_dim + 1, context]
+    plain: Rows  # [view, plain, context], the observations as they are
+
+
+ParameterRows = tuple[list[Array], Array]
+"""The parameters' tokens [parameter, embed] after each layer, and what the last read."""
 
 
 class Components(NamedTuple):
@@ -96,25 +106,15 @@ class LiveView(View):
 
     def _decode_many(self, rows: Tensor) -> tuple[list[Tensor], Tensor]:
         stored = Stored(*map(torch.from_numpy, self.stored))
-        return self._decode(_less_mean(rows), self.weights.layers, stored)
+        return _decode(_less_mean(rows), self.weights.layers, stored, self._has_shortcuts)
 
-    def _decode(
-        self, rows: Rows, layers: list[FoldedLayer[Rows]], stored: Stored[Rows]
-    ) -> tuple[list[Rows], Rows]:
-        """Rows [target, embed] after each layer, and what the last read of the observations."""
-        states = []
-        for index, layer in enumerate(layers):
-            rows, weights, total = layer(rows, stored.keys[index], stored.values[index])
-            states.append(rows)
-        if not self.network.config.shortcuts:
-            return states, rows[:, :0]
-        plain = stored.plain @ weights / total  # [head, plain, token]
-        return states, plain.reshape(len(plain) * len(stored.plain), len(rows)).T
+    @property
+    def _has_shortcuts(self) -> bool:
+        return self.network.config.shortcuts
 
     @cached_property
-    def _parameter_rows(self) -> tuple[list[Array], Array]:
-        """The parameters' tokens [parameter, embed] after each layer, and what the last read."""
-        return self._decode(self.weights.parameters, self.weights.few_layers, self.stored)
+    def _parameter_rows(self) -> ParameterRows:
+        return _parameter_rows([self])[0]
 
     def posterior(self, chosen: Tensor | None = None) -> Mixture:
         """Marginal posteriors [1, 1, parameter] on the network's scale."""
@@ -132,60 +132,30 @@ class LiveView(View):
 
     def _seen(self) -> Seen:
         """The observations as they are, without the token that stands for none."""
-        return Seen(torch.from_numpy(self.stored.plain[:, 1:].T)[None, None], None)
+        return Seen(torch.from_numpy(self.stored.plain[0, :, 1:].T)[None, None], None)
 
     @cached_property
     def _components(self) -> Components:
-        if self.network.close_up is not None:
-            belief = super().posterior()
-            parts = belief.log_weight, belief.mean, belief.std
-            return Components(*(part[0, 0].numpy() for part in parts))
-        states, plain = self._parameter_rows
-        raw = self.weights.posterior(np.concatenate([_standardise(states[-1]), plain], 1))
-        return _components(raw, plain, self.network.config.components)
+        if self.network.close_up is None:
+            return _components([self])[0]
+        belief = super().posterior()
+        parts = belief.log_weight, belief.mean, belief.std
+        return Components(*(part[0, 0].numpy() for part in parts))
 
     @cached_property
     def moments(self) -> Tensor:
         """What the policy is told of q: means, then log spreads, [1, 1, 2 * parameter]."""
-        return torch.from_numpy(_moments(self._components)[None, None])
+        return torch.from_numpy(_moments([self._components])[None])
 
     def scores(self, candidates: Tensor, goal: Goal) -> Tensor:
         """The pool policy's logits [1, 1, query] of candidates [1, 1, query, design]."""
-        spectrum = torch.from_numpy(self.weights.spectrum(candidates[0, 0]))
-        rows = self._ask(self.weights.candidate(spectrum, self._heard), goal)
-        return self.weights.score(_standardise(rows)).view(1, 1, -1)
-
-    @property
-    def _heard(self) -> Tensor | None:
-        """What the policy makes of q's moments, [hidden]."""
-        if self.weights.told is None:
-            return None
-        return torch.from_numpy(_moments(self._components).dot(self.weights.told))
+        return _scores([Question(self, candidates, goal)])
 
     def _policy_decode(self, tokens: Tensor, goal: Goal) -> Tensor:
         """Queries see the context and the selected targets, never each other."""
-        rows = tokens[0, 0]
-        rows = self._ask(_less_mean(rows), goal)
+        rows = _ask(_less_mean(tokens[0, 0]), [self], [goal])
         out: Tensor = self.network.policy.norm(rows[None, None])
         return out
-
-    def _ask(self, rows: Tensor, goal: Goal) -> Tensor:
-        depth = len(self.weights.policy)
-        own = self.weights.project(self._selected_states(goal, depth))
-        keys = torch.from_numpy(np.concatenate([self.stored.keys[-depth:], own.keys], 2))
-        values = torch.from_numpy(np.concatenate([self.stored.values[-depth:], own.values], 3))
-        bias = self._bias(goal, keys.shape[2])
-        for layer, k, v in zip(self.weights.policy, keys, values, strict=True):
-            rows, _, _ = layer(rows, k, v, bias)
-        return rows
-
-    def _bias(self, goal: Goal, keys: int) -> Tensor | None:
-        """What is added to the logits [key, 1] of the context and then of the selected targets."""
-        if not goal.points.shape[1]:
-            return None
-        selected = torch.cat([goal.parameters, goal.points_mask], 1)
-        own = goal.log_weight[selected]
-        return _PER_NAT * torch.cat([torch.zeros(keys - len(own)), own])[:, None]
 
     def _selected_states(self, goal: Goal, depth: int) -> Array:
         """The goal's tokens as the policy's layers read them, [layer, target, embed]."""
@@ -217,9 +187,168 @@ class LiveView(View):
             stored=Stored(
                 np.concatenate([stored.keys, new.keys], 2),
                 np.concatenate([stored.values, new.values], 3),
-                np.concatenate([stored.plain, plain], 1),
+                np.concatenate([stored.plain, plain], 2),
             ),
         )
+
+
+class Question(NamedTuple):
+    """Which of these candidates is best for a goal, as a policy asks it."""
+
+    view: View
+    candidates: Tensor  # [batch, 1, query, design]
+    goal: Goal
+
+
+def score_together(questions: Sequence[Question]) -> list[Tensor]:
+    """The logits [batch, 1, query] of each question's candidates, in as few passes as there can be.
+
+    Questions of live views of one network share one if they are about equally many candidates and
+    their goals are parameters alone.
+    """
+    if len(questions) == 1:
+        return [one.view.scores(one.candidates, one.goal) for one in questions]
+    passes: dict[Any, list[int]] = {}
+    for index, (view, candidates, goal) in enumerate(questions):
+        alone = not isinstance(view, LiveView) or goal.points.shape[1]
+        key = index if alone else (id(view.network), len(candidates[0, 0]))
+        passes.setdefault(key, []).append(index)
+    scores: dict[int, Tensor] = {}
+    for indices in passes.values():
+        view, candidates, goal = questions[indices[0]]
+        if isinstance(view, LiveView):
+            logits = _scores([questions[index] for index in indices]).split(1)
+        else:
+            logits = (view.scores(candidates, goal),)
+        scores |= zip(indices, logits, strict=True)
+    return [scores[index] for index in range(len(questions))]
+
+
+# Of several live views, all of one network.
+
+
+def _scores(questions: Sequence[Question]) -> Tensor:
+    """Logits [view, 1, query]."""
+    views, candidates, goals = zip(*questions, strict=True)
+    weights: Folded = views[0].weights
+    _keep(views, "_parameter_rows", _parameter_rows)
+    if views[0].network.close_up is None:
+        _keep(views, "_components", _components)
+    points = [one[0, 0] for one in candidates]
+    spectrum = torch.from_numpy(weights.spectrum(torch.cat(points) if points[1:] else points[0]))
+    heard = None
+    if weights.told is not None:
+        moments = _moments([view._components for view in views])
+        heard = torch.from_numpy(moments.dot(weights.told))
+    rows = _ask(weights.candidate(spectrum, heard), views, goals)
+    return weights.score(_standardise(rows)).view(len(views), 1, -1)
+
+
+def _keep(views: Sequence[LiveView], name: str, read: Callable[[list[LiveView]], Any]) -> None:
+    """Let each view have what it would else compute by itself."""
+    missing = [view for view in views if name not in vars(view)]
+    if missing:
+        for view, found in zip(missing, read(missing), strict=True):
+            vars(view)[name] = found
+
+
+def _parameter_rows(views: Sequence[LiveView]) -> list[ParameterRows]:
+    weights, count = views[0].weights, len(views)
+    rows = np.concatenate([weights.parameters] * count) if count > 1 else weights.parameters
+    stored = _gathered([view.stored for view in views])
+    states, plain = _decode(rows, weights.few_layers, stored, views[0]._has_shortcuts)
+    if count == 1:
+        return [(states, plain)]
+    split = zip(*(_by_view(part, count) for part in (*states, plain)), strict=True)
+    return [(parts, last) for *parts, last in split]
+
+
+def _components(views: Sequence[LiveView]) -> list[Components]:
+    states, plains = zip(*(view._parameter_rows for view in views), strict=True)
+    last, plain = np.concatenate([rows[-1] for rows in states]), np.concatenate(plains)
+    raw = views[0].weights.posterior(np.concatenate([_standardise(last), plain], 1))
+    parts = _mixtures(raw, plain, views[0].network.config.components)
+    return list(map(Components, *(_by_view(part, len(views)) for part in parts)))
+
+
+def _by_view(rows: Array, views: int) -> Array:
+    """Rows [view * row, ...] of each view."""
+    return rows.reshape(views, len(rows) // views, rows.shape[1])
+
+
+def _ask(rows: Tensor, views: Sequence[LiveView], goals: Sequence[Goal]) -> Tensor:
+    """Queries [view * query, embed] after they read the context and the selected targets."""
+    weights = views[0].weights
+    depth, pairs = len(weights.policy), zip(views, goals, strict=True)
+    selected = [view._selected_states(goal, depth) for view, goal in pairs]
+    own = weights.project(np.concatenate(selected, 1))
+    ends = list(accumulate((states.shape[1] for states in selected), initial=0))
+    mine = [slice(*pair) for pair in pairwise(ends)]
+    stored = [view.stored for view in views]
+    keys = _side_by_side(
+        [(a.keys[-depth:], own.keys[:, :, b]) for a, b in zip(stored, mine, strict=True)], 2
+    )
+    values = _side_by_side(
+        [(a.values[-depth:], own.values[..., b]) for a, b in zip(stored, mine, strict=True)], 3
+    )
+    bias = _bias(goals[0], keys.shape[2])
+    for layer, k, v in zip(weights.policy, keys, values, strict=True):
+        rows, _, _ = layer(rows, torch.from_numpy(k), torch.from_numpy(v), bias)
+    return rows
+
+
+def _bias(goal: Goal, keys: int) -> Tensor | None:
+    """What is added to the logits [key, 1] of the context and then of the selected targets."""
+    if not goal.points.shape[1]:
+        return None
+    selected = torch.cat([goal.parameters, goal.points_mask], 1)
+    own = goal.log_weight[selected]
+    return _PER_NAT * torch.cat([torch.zeros(keys - len(own)), own])[:, None]
+
+
+def _gathered(stored: Sequence[Stored[Array]]) -> Stored[Array]:
+    """What the contexts of several views left."""
+    if len(stored) == 1:
+        return stored[0]
+    return Stored(
+        _side_by_side([(one.keys,) for one in stored], 2),
+        _side_by_side([(one.values,) for one in stored], 3),
+        _side_by_side([(one.plain[None],) for one in stored], 3)[0],
+    )
+
+
+def _side_by_side(parts: Sequence[tuple[Array, ...]], axis: int) -> Array:
+    """Each view's arrays [layer, head, ...], joined along an axis, as [layer, view * head, ...].
+
+    Those that are shorter than others end in zeros.
+    """
+    joined = [np.concatenate(some, axis) for some in parts]
+    if len(joined) == 1:
+        return joined[0]
+    layers, heads, *shape = joined[0].shape
+    shape[axis - 2] = max(one.shape[axis] for one in joined)
+    padded = np.zeros((layers, len(joined), heads, *shape), np.float32)
+    for index, one in enumerate(joined):
+        padded[:, index, :, : one.shape[2], : one.shape[3]] = one
+    return padded.reshape(layers, -1, *shape)
+
+
+def _decode(
+    rows: Rows, layers: list[FoldedLayer[Rows]], stored: Stored[Rows], has_shortcuts: bool
+) -> tuple[list[Rows], Rows]:
+    """Rows [view * target, embed] after each layer, and what the last read of the observations."""
+    states = []
+    for index, layer in enumerate(layers):
+        rows, weights, total = layer(rows, stored.keys[index], stored.values[index])
+        states.append(rows)
+    if not has_shortcuts:
+        return states, rows[:, :0]
+    views, width, keys = stored.plain.shape
+    heads, tokens = len(weights) // views, len(rows) // views
+    shares = weights.reshape(views, heads, keys, tokens)
+    read = stored.plain[:, None] @ shares / total.reshape(views, heads, 1, tokens)
+    turned = read.reshape(views, heads * width, tokens).swapaxes(1, 2)
+    return states, turned.reshape(len(rows), heads * width)
 
 
 @dataclass(frozen=True)
@@ -262,15 +391,20 @@ class FoldedLayer(Generic[Rows]):
         """Rows [token, embed] after reading keys [head, key, head_dim] and feeding forward.
 
         Also how much they read of each, [head, key, token], and what that has to be divided by.
+        With the heads of several views, as many rows in turn read each view's.
         """
         heads, _, head_dim = keys.shape
+        width = rows.shape[1]
+        views = heads * head_dim // width
+        tokens = len(rows) // views
         query = _product(_standardise(rows), self.query, self.query_bias)
-        logits = _products(keys, query.T.reshape(heads, head_dim, len(rows)))  # [head, key, token]
+        query = query.reshape(views, tokens, width).swapaxes(1, 2)
+        logits = _products(keys, query.reshape(heads, head_dim, tokens))  # [head, key, token]
         weights = _powers(logits if bias is None else logits + bias)
         sums = _products(values, weights)
         total = sums[:, head_dim:]
-        read = (sums[:, :head_dim] / total).reshape(heads * head_dim, len(rows)).T
-        told = _product(read, self.out, rows)
+        read = (sums[:, :head_dim] / total).reshape(views, width, tokens).swapaxes(1, 2)
+        told = _product(read.reshape(len(rows), width), self.out, rows)
         told += self.out_bias
         return self.feed(told), weights, total
 
@@ -305,9 +439,15 @@ class FoldedMlp(Generic[Rows]):
         )
 
     def __call__(self, rows: Rows, more: Rows | None = None) -> Rows:
-        """[row, inputs] -> [row, outputs]; `more` [hidden] comes from further inputs."""
-        bias = self.first_bias if more is None else self.first_bias + more
-        return _product(_ramp(_product(rows, self.first, bias)), self.second, self.second_bias)
+        """[row, inputs] -> [row, outputs]; `more` [view, hidden] comes from further inputs."""
+        if more is None:
+            inner = _product(rows, self.first, self.first_bias)
+        elif len(more) == 1:
+            inner = _product(rows, self.first, self.first_bias + more[0])
+        else:
+            inner = _product(rows, self.first, self.first_bias)
+            inner.reshape(len(more), -1, inner.shape[1])[:] += more[:, None]
+        return _product(_ramp(inner), self.second, self.second_bias)
 
 
 class Folded(NamedTuple):
@@ -398,12 +538,12 @@ _folded = remembered(Folded.of)
 
 
 def _plain(designs: Array, outcomes: Array) -> Array:
-    """As `plain_observations`, turned: [design + 1, observation]."""
+    """As `plain_observations`, turned: [1, design + 1, observation]."""
     inside = np.minimum(np.maximum(0.5 + 0.5 * designs, _LOWEST), _HIGHEST)
-    return np.concatenate([ndtri(inside), outcomes[:, None]], 1).T
+    return np.concatenate([ndtri(inside), outcomes[:, None]], 1).T[None]
 
 
-def _components(raw: Array, plain: Array, components: int) -> Components:
+def _mixtures(raw: Array, plain: Array, components: int) -> Components:
     """What the posterior's head means by its numbers, as `MixtureHead.read`."""
     logit, mean = raw[:, :components], raw[:, components : 2 * components]
     std = np.logaddexp(raw[:, 2 * components : 3 * components], _ZERO) + _FLOOR
@@ -416,13 +556,14 @@ def _components(raw: Array, plain: Array, components: int) -> Components:
     return Components(torch.from_numpy(logit).log_softmax(1).numpy(), mean, std)
 
 
-def _moments(parts: Components) -> Array:
-    """Means, then log spreads, as `Mixture.moments` has them, [2 * parameter]."""
-    weight = np.exp(parts.log_weight)
-    mean = np.add.reduce(weight * parts.mean, 1)
-    away = parts.mean - mean[:, None]
-    spread = np.sqrt(np.add.reduce(weight * (parts.std * parts.std + away * away), 1))
-    return np.concatenate([mean, np.log(np.maximum(spread, _FLOOR))])
+def _moments(mixtures: Sequence[Components]) -> Array:
+    """Means, then log spreads, as `Mixture.moments` has them, [view, 2 * parameter]."""
+    log_weight, means, std = map(np.array, zip(*mixtures, strict=True))
+    weight = np.exp(log_weight)
+    mean = np.add.reduce(weight * means, 2)
+    away = means - mean[..., None]
+    spread = np.sqrt(np.add.reduce(weight * (std * std + away * away), 2))
+    return np.concatenate([mean, np.log(np.maximum(spread, _FLOOR))], 1)
 
 
 # The same operations for arrays and tensors.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from aline.episodes import Context, Goal, Offer, take
 from aline.errors import InternalError
 from aline.model.heads import Mixture
 from aline.model.informed import GLANCE, TRUTHS, Informed
+from aline.model.live import Question, score_together
 from aline.model.network import Network, View
 from aline.model.standardised import read_standardised
 from aline.tasks import Task, simulator_of
@@ -23,6 +25,25 @@ class Memory(NamedTuple):
 
     view: View
     goal: Goal
+
+
+Choosing = Generator[Question, Tensor, Tensor]
+"""A choice on its way: it asks, is sent logits [batch, 1, query], and returns the design."""
+
+
+def choose_together(choices: Sequence[Choosing]) -> list[Tensor]:
+    """The designs; what several ask at the same time is answered in one pass."""
+    found: dict[int, Tensor] = {}
+    logits: dict[int, Any] = dict.fromkeys(range(len(choices)))
+    while logits:
+        questions: dict[int, Question] = {}
+        for index, answer in logits.items():
+            try:
+                questions[index] = choices[index].send(answer)
+            except StopIteration as end:
+                found[index] = end.value
+        logits = dict(zip(questions, score_together(list(questions.values())), strict=True))
+    return [found[index] for index in range(len(choices))]
 
 
 @dataclass(frozen=True)
@@ -66,16 +87,20 @@ class LearnedPolicy:
 
     def choose(self, state: Memory, offer: Offer | None, generator: torch.Generator) -> Tensor:
         """The next design [batch, design]."""
+        return choose_together([self.choosing(state, offer, generator)])[0]
+
+    def choosing(self, state: Memory, offer: Offer | None, generator: torch.Generator) -> Choosing:
+        """Likewise, leaving it to the caller to have the candidates scored."""
         if self.network.config.policy == "box":
             return self._choose_point(state, offer, generator)
         if self.informed is not None:
             return self._choose_informed(self.informed, state, offer, generator)
         if offer is not None:
-            return self._choose_candidate(state, offer, generator)
+            return (yield from self._choose_candidate(state, offer, generator))
         space = self.network.spec.design
         batch = len(state.goal.parameters)
         count = self.candidates if space.points is None else len(space.points)
-        best = self._choose_candidate(
+        best = yield from self._choose_candidate(
             state, Offer(space.sample(batch, count, generator)), generator
         )
         if space.points is not None:
@@ -86,7 +111,7 @@ class LearnedPolicy:
                 batch, count // 4, len(space), generator=generator
             )
             around = torch.cat([best[:, None], near.clamp(-1, 1)], 1)
-            best = self._choose_candidate(state, Offer(around), generator)
+            best = yield from self._choose_candidate(state, Offer(around), generator)
         return best
 
     def _choose_informed(
@@ -107,8 +132,10 @@ class LearnedPolicy:
             index = informed.best(truths, offer.points, generator, offer.allowed)
         return take(offer.points, index)
 
-    def _choose_candidate(self, state: Memory, offer: Offer, generator: torch.Generator) -> Tensor:
-        scores = state.view.scores(offer.points[:, None], state.goal)[:, 0]
+    def _choose_candidate(
+        self, state: Memory, offer: Offer, generator: torch.Generator
+    ) -> Choosing:
+        scores = (yield Question(state.view, offer.points[:, None], state.goal))[:, 0]
         if offer.allowed is not None:
             scores = scores.masked_fill(~offer.allowed, -torch.inf)
         return take(offer.points, self._pick(scores, generator))

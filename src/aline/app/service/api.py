@@ -14,6 +14,7 @@ from fastapi import APIRouter, Header, Path, Query, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from aline.app.service import exports, schemas, shapes
+from aline.app.service.chooser import Chooser
 from aline.app.service.drawing import draw
 from aline.app.service.guard import Refusal
 from aline.app.service.lab import Desk as Place
@@ -30,6 +31,7 @@ from aline.experiment.storage.base import lost
 from aline.spaces import Design
 
 Result = TypeVar("Result")
+Call = Literal["ask", "tell"]  # what every trial makes
 
 # What takes long has threads of its own, so that a page does not wait for it.
 QUICK, SLOW = 2, 2
@@ -79,14 +81,16 @@ class Desk:
 
     Trials are computed on the event loop itself: they take a millisecond or two, mostly in
     operations so small that handing them to a thread, and Python's lock back and forth at each,
-    would double that. Those of a heavy model, which the last one tells, get a thread. What a trial
-    leaves to be written goes to the scribe.
+    would double that. Those of a heavy model, which the last one tells, get a thread. What asks at
+    the same moment have to choose is left to the chooser, what trials leave to be written to the
+    scribe.
     """
 
     def __init__(self, lab: Lab, streams_most: int, metrics: Metrics):
         self.lab, self.metrics = lab, metrics
         self.streams = Streams(self._lengths, streams_most, metrics)
         lab.on_change = self.streams.changed
+        self._chooser = Chooser()
         self._open_pools()
 
     def _open_pools(self) -> None:
@@ -108,7 +112,7 @@ class Desk:
         return await self.quick(lambda: work(self.lab.look(name)))
 
     async def change(
-        self, name: str, work: Callable[[Experiment], Result], *, here: bool = False
+        self, name: str, work: Callable[[Experiment], Result], call: Call | None = None
     ) -> Result:
         """Do something to an experiment; it is on disk when this returns.
 
@@ -119,7 +123,7 @@ class Desk:
             for _ in range(ATTEMPTS):
                 before = desk.experiment
                 try:
-                    return await self._try(desk, work, here)
+                    return await self._try(desk, work, call)
                 except StorageError:
                     raise
                 except UserError as error:  # which may be news to this process only
@@ -128,13 +132,18 @@ class Desk:
                         raise (lost(name) if isinstance(error, Conflict) else error) from None
         raise StateError(f"other processes kept writing to experiment {name!r}: try again later")
 
-    async def _try(self, desk: Place, work: Callable[[Experiment], Result], here: bool) -> Result:
+    async def _try(
+        self, desk: Place, work: Callable[[Experiment], Result], call: Call | None
+    ) -> Result:
         """Do it to a copy, write what the copy drafted, put the copy in its place."""
         draft = Draft()
         copy = desk.experiment.snapshot(draft)
+        is_light = call is not None and desk.took.get(call, 0.0) < LONG
+        chose = await self._chooser.choose(copy) if is_light and call == "ask" else 0.0
         began = time.perf_counter()
-        result = work(copy) if here and desk.took < LONG else await self.quick(work, copy)
-        desk.took = time.perf_counter() - began
+        result = work(copy) if is_light else await self.quick(work, copy)
+        if call is not None:
+            desk.took[call] = chose + time.perf_counter() - began
         addition = draft.addition(copy.name)
         if addition is not None:
             await self._scribe.write(addition)
@@ -142,10 +151,14 @@ class Desk:
         return result
 
     async def trial(
-        self, name: str, event: str, work: Callable[[Experiment], Trial], *, here: bool = False
+        self,
+        name: str,
+        event: str,
+        work: Callable[[Experiment], Trial],
+        call: Call | None = None,
     ) -> Json:
         """Do something to a trial, count it, show the trial."""
-        found = await self.change(name, work, here=here)
+        found = await self.change(name, work, call)
         self.metrics.trials.labels(event).inc()
         return Json(shapes.trial(found), 201 if event == "asked" else 200)
 
@@ -181,7 +194,7 @@ api = APIRouter(prefix="/api/v1", responses=_FAILURES)
 )
 async def ask(request: Request, name: Name, key: Key = None) -> Response:
     """The next trial. Several may be open at a time."""
-    return await desk_of(request).trial(name, "asked", lambda e: e.ask(key=key), here=True)
+    return await desk_of(request).trial(name, "asked", lambda e: e.ask(key=key), "ask")
 
 
 @trials.post(
@@ -192,7 +205,7 @@ async def tell(
 ) -> Response:
     """What a trial gave. It is on disk when the reply comes."""
     return await desk_of(request).trial(
-        name, "told", lambda e: e.tell(number, body.outcome, body.design, key=key), here=True
+        name, "told", lambda e: e.tell(number, body.outcome, body.design, key=key), "tell"
     )
 
 

@@ -33,7 +33,7 @@ class Desk:
 
     experiment: Experiment  # as last seen
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # to change it
-    took: float = 0.0  # seconds to compute the last change
+    took: dict[str, float] = field(default_factory=dict)  # seconds to compute the last ask, tell
     drawing: threading.Lock = field(default_factory=threading.Lock)  # of its history
 
 

@@ -72,7 +72,9 @@ class Call(NamedTuple):
     def parts(self, scope: Scope) -> dict[str, Any] | None:
         """The parts of a request's path; None if it is another's."""
         found = self.route.path_regex.match(scope["path"])
-        return found.groupdict() if found and scope["method"] in self.route.methods else None
+        if found is None or scope["method"] not in (self.route.methods or ()):
+            return None
+        return found.groupdict()
 
     async def read(self, request: Request, parts: dict[str, Any]) -> dict[str, Any] | None:
         """The endpoint's arguments; None for a body in a form that FastAPI must look at."""
