@@ -31,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import postgresql
 
 BAR = 0.1  # seconds, the 99th percentile of ask and of tell
+STORES = ["sqlite", "postgresql"]
 THINK = 0.5  # seconds that a participant takes to answer
 
 
@@ -139,14 +140,18 @@ def main() -> None:
         "--think", type=float, nargs="+", default=[THINK, 0.0], help="seconds between ask and tell"
     )
     parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument(
+        "--storage", nargs="+", choices=STORES, default=STORES, help="where experiments are kept"
+    )
     arguments = parser.parse_args()
     began, nursery, rows = time.perf_counter(), Nursery(), []
     with tempfile.TemporaryDirectory() as folder:
-        stores = [("sqlite", f"sqlite:///{folder}/load.db", 1)]
-        server = None
-        if postgresql.find_program("initdb") is None:
+        stores, server = [], None
+        if "sqlite" in arguments.storage:
+            stores.append(("sqlite", f"sqlite:///{folder}/load.db", 1))
+        if "postgresql" in arguments.storage and postgresql.find_program("initdb") is None:
             print(postgresql.REASON)
-        else:
+        elif "postgresql" in arguments.storage:
             server = postgresql.Server()
             stores.append(("postgresql", server.url, 2))
         for think in arguments.think:

@@ -751,7 +751,7 @@ def test_replay_equals_live(history) -> None:
     assert replayed.target == live.target
     assert torch.allclose(belief(replayed), belief(live), atol=1e-6)
     assert replayed.posterior().mean == pytest.approx(live.posterior().mean, abs=1e-6)
-    assert replayed._state.choice == live._state.choose()
+    assert replayed._state.choice == live._state.choice
 
 
 @settings(max_examples=40, deadline=None)

@@ -36,7 +36,7 @@ def test_a_goal_survives_a_resume(target: object, tmp_path: Path) -> None:
     resumed = Experiment.resume(url, model=GP2D)
     assert torch.equal(resumed._state.goal.points, experiment._state.goal.points)
     assert torch.equal(resumed._state.goal.parameters, experiment._state.goal.parameters)
-    assert resumed._state.choice == experiment._state.choose()
+    assert resumed._state.choice == experiment._state.choice
 
 
 def test_goals_switch_between_parameters_and_regions() -> None:

@@ -7,7 +7,7 @@ from torch.distributions import LogNormal, Uniform
 from aline.episodes import Context, Goal, goal_of, predictions
 from aline.model import ModelConfig, Network, View, fresh
 from aline.model.heads import Bernoulli, Mixture
-from aline.model.live import LiveView, begin
+from aline.model.live import LiveView, Question, begin, score_together
 from aline.spaces import Binary, Box, Real
 from aline.tasks import Spec, Task
 
@@ -122,3 +122,29 @@ def test_a_full_context_is_read_by_the_network() -> None:
     plain, live = views(network(context="full"), 4)
     assert not isinstance(live, LiveView)
     assert_close(numbers(plain.posterior()), numbers(live.posterior()))
+
+
+@pytest.mark.parametrize("sizes", [{}, {"policy_layers": 2}, {"looks": 2}, {"context": "full"}])
+def test_scores_together_are_those_of_each(sizes) -> None:
+    """Contexts, goals and candidates differ in length; what was computed before is used."""
+    made, other = network(**sizes), network(Real(0.0, 1.0), **sizes)
+    cases = [(made, n, target) for n, target in enumerate(GOALS)]
+    cases += [(made, 7, ["a"]), (other, 2, ["a"]), (made, 0, ["b"])]
+    questions, expected = [], []
+    for index, (one, count, target) in enumerate(cases):
+        goal = goal_of(one.spec, target)
+        points = 12 if target == ["b"] else 20
+        candidates = torch.linspace(-1, 1, 2 * points).roll(index).view(1, 1, points, 2)
+        _, live = views(one, count)
+        expected.append(live.scores(candidates, goal))
+        again = live if index == 1 else views(one, count)[1]
+        questions.append(Question(again, candidates, goal))
+    for found, alone in zip(score_together(questions), expected, strict=True):
+        assert_close(found, alone)
+    for question in questions:
+        assert_close(*(numbers(q.posterior()) for q in (question.view, fresh_of(question.view))))
+
+
+def fresh_of(view: View) -> View:
+    """The same data, read anew."""
+    return view.network.read(view.context)

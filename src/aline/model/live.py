@@ -62,7 +62,7 @@ def begin(network: Network) -> View:
     weights = _folded(network)
     first = weights.project(weights.context_states(weights.nothing))
     stored = Stored(*first, np.zeros((1, len(network.spec.design) + 1, 1), np.float32))
-    return LiveView(network, empty, [], [], None, None, (1, 1), weights=weights, stored=stored)
+    return LiveView(network, empty, [], [], None, None, (1, 1), weights=weights, before=stored)
 
 
 class Projected(NamedTuple):
@@ -94,10 +94,19 @@ class Components(NamedTuple):
 
 @dataclass(kw_only=True)
 class LiveView(View):
-    """A view of one episode; `hidden` and `keys` stay empty, `stored` takes their place."""
+    """A view of one episode; `hidden` and `keys` stay empty, `stored` takes their place.
+
+    An observation is taken in only when something is asked that depends on it.
+    """
 
     weights: Folded
-    stored: Stored[Array]
+    before: Stored[Array]  # what the context left but for
+    new: tuple[Tensor, Tensor] | None = None  # the last observation: design [1, design], outcome
+
+    @cached_property
+    def stored(self) -> Stored[Array]:
+        """What the whole context left."""
+        return _stored([self])[0]
 
     def decode(self, tokens: Tensor) -> Decoded:
         """Target tokens [1, 1, target, embed] after each layer; they see only context."""
@@ -171,10 +180,6 @@ class LiveView(View):
 
     def extend(self, design: Tensor, outcome: Tensor) -> LiveView:
         """With one more observation: design [1, design], outcome [1]."""
-        seen = np.concatenate([self.weights.spectrum(design), outcome.numpy()[:, None]], 1)
-        new = self.weights.project(self.weights.context_states(self.weights.observation(seen)))
-        plain = _plain(design.numpy(), outcome.numpy())
-        stored = self.stored
         return LiveView(
             self.network,
             self.context.append(design, outcome),
@@ -184,11 +189,8 @@ class LiveView(View):
             None,
             (1, 1),
             weights=self.weights,
-            stored=Stored(
-                np.concatenate([stored.keys, new.keys], 2),
-                np.concatenate([stored.values, new.values], 3),
-                np.concatenate([stored.plain, plain], 2),
-            ),
+            before=self.stored,
+            new=(design, outcome),
         )
 
 
@@ -231,6 +233,7 @@ def _scores(questions: Sequence[Question]) -> Tensor:
     """Logits [view, 1, query]."""
     views, candidates, goals = zip(*questions, strict=True)
     weights: Folded = views[0].weights
+    _keep(views, "stored", _stored)
     _keep(views, "_parameter_rows", _parameter_rows)
     if views[0].network.close_up is None:
         _keep(views, "_components", _components)
@@ -250,6 +253,31 @@ def _keep(views: Sequence[LiveView], name: str, read: Callable[[list[LiveView]],
     if missing:
         for view, found in zip(missing, read(missing), strict=True):
             vars(view)[name] = found
+
+
+def _stored(views: Sequence[LiveView]) -> list[Stored[Array]]:
+    weights = views[0].weights
+    news = [view.new for view in views if view.new is not None]
+    if not news:
+        return [view.before for view in views]
+    designs, outcomes = map(torch.cat, zip(*news, strict=True))
+    seen = np.concatenate([weights.spectrum(designs), outcomes.numpy()[:, None]], 1)
+    keys, values = weights.project(weights.context_states(weights.observation(seen)))
+    plain = _plain(designs.numpy(), outcomes.numpy())
+    rows = iter(range(len(news)))
+    found = []
+    for view in views:
+        old = view.before
+        if view.new is not None:
+            row = next(rows)
+            one = slice(row, row + 1)
+            old = Stored(
+                np.concatenate([old.keys, keys[:, :, one]], 2),
+                np.concatenate([old.values, values[..., one]], 3),
+                np.concatenate([old.plain, plain[..., one]], 2),
+            )
+        found.append(old)
+    return found
 
 
 def _parameter_rows(views: Sequence[LiveView]) -> list[ParameterRows]:

@@ -226,7 +226,7 @@ async def create(request: Request, body: schemas.NewExperiment, key: Key = None)
     desk, lab = desk_of(request), desk_of(request).lab
 
     def work() -> Any:
-        name = lab.create(
+        experiment = lab.create(
             body.model,
             key=key,
             name=body.name,
@@ -236,7 +236,7 @@ async def create(request: Request, body: schemas.NewExperiment, key: Key = None)
             seed=body.seed,
             metadata=body.metadata,
         )
-        return _shape(desk)(lab.look(name))
+        return _shape(desk)(experiment)
 
     shape = await desk.slow(work)
     desk.metrics.experiments.set(len(lab))

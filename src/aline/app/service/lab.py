@@ -82,7 +82,9 @@ class Lab:
 
     # Experiments.
 
-    def create(self, model: str, *, key: str | None, name: str | None, **settings: Any) -> str:
+    def create(
+        self, model: str, *, key: str | None, name: str | None, **settings: Any
+    ) -> Experiment:
         """Start an experiment; the same key again means the same experiment."""
         used = self.model(model)
         if name is None and key is not None:
@@ -92,9 +94,8 @@ class Lab:
         except StateError:
             if name is None or key is None or self.storage.read(name)[0].get("key") != key:
                 raise
-            return name
-        self._keep(experiment)
-        return experiment.name
+            return self.look(name)
+        return self._keep(experiment).experiment
 
     def names(self) -> list[str]:
         """Every experiment, the oldest first."""

@@ -85,14 +85,14 @@ def _check(settings: Settings, storage: Storage, workers: int) -> None:
 def _demo(storage: Storage) -> str:
     """A new experiment with a simulated participant."""
     lab = Lab(storage)
-    target = ["threshold", "slope"]
-    return lab.create(
+    demo = lab.create(
         "psychometric",
         key=None,
         name=_free("demo", storage.names()),
-        target=target,
+        target=["threshold", "slope"],
         metadata={"simulated": DEMO_SEED},
     )
+    return demo.name
 
 
 def _free(name: str, taken: list[str]) -> str:
