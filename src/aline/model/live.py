@@ -18,9 +18,9 @@ The numbers are those of `Network.read` up to rounding (tests/model/test_live.py
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -31,12 +31,13 @@ from aline.episodes import Context, Goal
 from aline.model.attention import Layer
 from aline.model.closeup import Seen
 from aline.model.embedder import Mlp
-from aline.model.heads import STD_FLOOR, Mixture
-from aline.model.network import INSIDE, Decoded, Network, View
+from aline.model.heads import STD_FLOOR, Belief, Mixture, MixtureHead
+from aline.model.kernels import Expectation
+from aline.model.live_bank import Array, Indices, LiveBank, Worth
+from aline.model.network import INSIDE, STEEP, WORTH_UNIT, Decoded, Network, View
 from aline.model.remembered import remembered
 from aline.spaces import Design
 
-Array = np.ndarray[Any, np.dtype[np.float32]]
 Rows = TypeVar("Rows", Array, Tensor)
 
 # As arrays: numpy takes longer to read a Python number than to add it.
@@ -45,18 +46,21 @@ _NARROWEST, _WIDEST = np.array([[-7.0], [1.0]], np.float32)  # log scales of a m
 _SMALL = torch.tensor([1e-5])
 _LOWEST, _HIGHEST = np.array([[share] for share in INSIDE], np.float32)
 _PER_NAT = 1 / math.log(2)  # powers of two in one of e
+SHORTLIST = 128  # candidates that are scored of those that a bank has an opinion of
 _MOST = 120.0  # a power of two that can still be summed
 
 
 def begin(network: Network) -> View:
     """A view of no data yet, as cheap to extend as the network's kind of context allows."""
     empty = Context.empty(1, len(network.spec.design))
-    if network.config.context == "full" or network.config.kernels:
+    if network.config.context == "full":
         return network.read(empty)
     weights = _folded(network)
     first = weights.project(weights.context_states(weights.nothing))
     stored = Stored(*first, np.zeros((len(network.spec.design) + 1, 1), np.float32))
-    return LiveView(network, empty, [], [], None, None, (1, 1), weights=weights, stored=stored)
+    view = LiveView(network, empty, [], [], None, None, (1, 1), weights=weights, stored=stored)
+    view.bank = None if network.kernels is None else LiveBank.empty(network.kernels)
+    return view
 
 
 class Projected(NamedTuple):
@@ -89,14 +93,10 @@ class LiveView(View):
     weights: Folded
     stored: Stored[Array]
 
-    def decode(self, tokens: Tensor) -> Decoded:
-        """Target tokens [1, 1, target, embed] after each layer; they see only context."""
-        states, plain = self._decode_many(tokens[0, 0])
-        return Decoded([rows[None, None] for rows in states], plain[None, None])
-
-    def _decode_many(self, rows: Tensor) -> tuple[list[Tensor], Tensor]:
-        stored = Stored(*map(torch.from_numpy, self.stored))
-        return self._decode(_less_mean(rows), self.weights.layers, stored)
+    @cached_property
+    def _stored(self) -> Stored[Tensor]:
+        """The same memory as torch sees it."""
+        return Stored(*map(torch.from_numpy, self.stored))
 
     def _decode(
         self, rows: Rows, layers: list[FoldedLayer[Rows]], stored: Stored[Rows]
@@ -114,12 +114,17 @@ class LiveView(View):
     @cached_property
     def _parameter_rows(self) -> tuple[list[Array], Array]:
         """The parameters' tokens [parameter, embed] after each layer, and what the last read."""
-        return self._decode(self.weights.parameters, self.weights.few_layers, self.stored)
+        rows = self.weights.parameters
+        if self.weights.advice is not None and self.live_bank is not None:
+            rows = rows + self.weights.advice.of_context(self.live_bank.description[None])
+        return self._decode(rows, self.weights.few_layers, self.stored)
 
     def posterior(self, chosen: Tensor | None = None) -> Mixture:
         """Marginal posteriors [1, 1, parameter] on the network's scale."""
         if chosen is not None:
-            return super().posterior(chosen)
+            every = self.posterior()
+            rows = chosen[:, None, :, None].expand(-1, -1, -1, every.mean.shape[-1])
+            return Mixture(*(part.gather(2, rows) for part in vars(every).values()))
         log_weight, mean, std = (torch.from_numpy(part[None, None]) for part in self._components)
         return Mixture(log_weight, mean, std)
 
@@ -149,11 +154,66 @@ class LiveView(View):
         """What the policy is told of q: means, then log spreads, [1, 1, 2 * parameter]."""
         return torch.from_numpy(_moments(self._components)[None, None])
 
+    def _decode_points(self, points: Tensor, expected: Expectation | None) -> Decoded:
+        rows = self.weights.point(torch.from_numpy(self.weights.spectrum(points[0, 0])))
+        if expected is not None and self.weights.advice is not None:
+            rows += self.weights.advice.of_point(expected.features[0, 0])
+        states, plain = self._decode(rows, self.weights.layers, self._stored)
+        return Decoded([rows[None, None] for rows in states], plain[None, None])
+
+    def _believe(self, decoded: Decoded) -> Belief:
+        head = self.network.predictive_head
+        if self.weights.predictive is None or not isinstance(head, MixtureHead):
+            return super()._believe(decoded)
+        rows = torch.cat([_standardise(decoded.states[-1][0, 0]), decoded.plain[0, 0]], 1)
+        return head.read(self.weights.predictive(rows)[None, None], decoded.plain)
+
     def scores(self, candidates: Tensor, goal: Goal) -> Tensor:
         """The pool policy's logits [1, 1, query] of candidates [1, 1, query, design]."""
-        spectrum = torch.from_numpy(self.weights.spectrum(candidates[0, 0]))
-        rows = self._ask(self.weights.candidate(spectrum, self._heard), goal)
-        return self.weights.score(_standardise(rows)).view(1, 1, -1)
+        worth = self._worth(candidates[0, 0], goal)
+        return self._scores_among(slice(None), candidates[0, 0], worth, goal)[None, None]
+
+    def best(self, candidates: Tensor, goal: Goal, allowed: Tensor | None = None) -> Tensor:
+        """The index [1] of the candidate with the largest logit.
+
+        For predictions, of many candidates only those are scored that are worth most by the bank.
+        """
+        worth = None if goal.parameters.any() else self._worth(candidates[0], goal)
+        if worth is None or len(worth.average) <= SHORTLIST:
+            return super().best(candidates, goal, allowed)
+        average = worth.average if allowed is None else np.where(allowed[0], worth.average, -1)
+        among = np.sort(np.argpartition(-average, SHORTLIST)[:SHORTLIST])
+        scores = self._scores_among(among, candidates[0], worth, goal).numpy()
+        scores[average[among] < 0] = -np.inf
+        return torch.from_numpy(among[scores.argmax(keepdims=True)])
+
+    @property
+    def live_bank(self) -> LiveBank | None:
+        """The bank, as such a view has it."""
+        return self.bank if isinstance(self.bank, LiveBank) else None
+
+    def _worth(self, candidates: Tensor, goal: Goal) -> Worth | None:
+        """What the bank finds candidates [query, design] worth for a goal's predictions."""
+        if self.live_bank is None or not goal.points.shape[1]:
+            return None
+        return self.live_bank.weigh_candidates(candidates, _wanted(goal)[0])
+
+    def _scores_among(
+        self, among: slice | Indices, candidates: Tensor, worth: Worth | None, goal: Goal
+    ) -> Tensor:
+        """Logits of some of candidates [query, design]."""
+        spectrum = torch.from_numpy(self.weights.spectrum(candidates[among]))
+        rows = self.weights.candidate(spectrum, self._heard)
+        advice, bank, leaning = self.weights.advice, self.live_bank, None
+        if advice is not None and bank is not None:
+            _, _, features = bank.expect(candidates, among)
+            rows += advice.of_candidate(torch.from_numpy(features).T)
+        if advice is not None and worth is not None:
+            shares = torch.from_numpy(worth.features(among))
+            rows += advice.of_worth(shares.T)
+            leaning = advice.steep * shares[-1]
+        logits = self.weights.score(_standardise(self._ask(rows, goal)))[:, 0]
+        return logits if leaning is None else logits + leaning
 
     @property
     def _heard(self) -> Tensor | None:
@@ -192,11 +252,10 @@ class LiveView(View):
         chosen = goal.parameters[0].numpy()
         states = [rows[chosen] for rows in self._parameter_rows[0][-depth:]]
         if goal.points.shape[1]:
-            network, points = self.network, goal.points[0, goal.points_mask[0]]
-            tokens = network.design_embedder(points) + network.prediction_marker
-            more = self._decode_many(tokens)[0][-depth:]
+            at = _wanted(goal)[:, None]
+            more = self._point_states(at, self._expected(at)).states[-depth:]
             pairs = zip(states, more, strict=True)
-            states = [np.concatenate([rows, others.numpy()]) for rows, others in pairs]
+            states = [np.concatenate([rows, others[0, 0].numpy()]) for rows, others in pairs]
         return np.array(states)
 
     def extend(self, design: Tensor, outcome: Tensor) -> LiveView:
@@ -213,6 +272,7 @@ class LiveView(View):
             None,
             None,
             (1, 1),
+            bank=None if self.live_bank is None else self.live_bank.extend(design, outcome),
             weights=self.weights,
             stored=Stored(
                 np.concatenate([stored.keys, new.keys], 2),
@@ -310,6 +370,30 @@ class FoldedMlp(Generic[Rows]):
         return _product(_ramp(_product(rows, self.first, bias)), self.second, self.second_bias)
 
 
+class Advice(NamedTuple):
+    """What tokens make of a bank's features."""
+
+    of_context: FoldedMlp[Array]
+    of_point: FoldedMlp[Tensor]
+    of_candidate: FoldedMlp[Tensor]
+    of_worth: FoldedMlp[Tensor]
+    steep: float  # what a logit gains as a candidate's worth grows e-fold
+
+    @classmethod
+    def of(cls, network: Network) -> Advice:
+        """Fold what a network has of it."""
+        policy = network.policy
+        context = FoldedMlp.of(network.context_features).centred()
+        worth = FoldedMlp.of(policy.worth_features).centred()
+        return cls(
+            of_context=FoldedMlp(*_arrays(context)),
+            of_point=FoldedMlp.of(network.point_features).centred(),
+            of_candidate=FoldedMlp.of(policy.point_features).centred(),
+            of_worth=replace(worth, first=worth.first / WORTH_UNIT),
+            steep=STEEP * float(policy.trust),
+        )
+
+
 class Folded(NamedTuple):
     """A network's weights, folded."""
 
@@ -320,6 +404,7 @@ class Folded(NamedTuple):
     parameters: Array  # [parameter, embed], their tokens
     observation: FoldedMlp[Array]  # of a design's spectrum and an outcome
     candidate: FoldedMlp[Tensor]  # of a design's spectrum
+    point: FoldedMlp[Tensor]  # likewise, where a prediction is wanted
     layers: list[FoldedLayer[Tensor]]
     few_layers: list[FoldedLayer[Array]]  # the same, for a few rows
     policy: list[FoldedLayer[Tensor]]
@@ -328,6 +413,8 @@ class Folded(NamedTuple):
     posterior: FoldedMlp[Array]
     told: Array | None  # [2 * parameter, hidden]
     score: FoldedMlp[Tensor]
+    predictive: FoldedMlp[Tensor] | None  # of real outcomes
+    advice: Advice | None
 
     @classmethod
     @torch.no_grad()
@@ -342,6 +429,9 @@ class Folded(NamedTuple):
         design = FoldedMlp.of(network.design_embedder.mlp).centred()
         observation = FoldedMlp.sum(design, FoldedMlp.of(network.outcome_embedder).centred())
         posterior = FoldedMlp.of(network.posterior_head.mlp, network.norm)
+        predictive = network.predictive_head
+        is_mixture = isinstance(predictive, MixtureHead)
+        marker = _less_mean(network.prediction_marker)
         folded = cls(
             space=network.spec.design,
             heads=network.config.heads,
@@ -350,6 +440,7 @@ class Folded(NamedTuple):
             parameters=_less_mean(network.parameter_embedding).numpy(),
             observation=FoldedMlp(*_arrays(observation)),
             candidate=design if policy.is_box else FoldedMlp.of(policy.embedder.mlp).centred(),
+            point=replace(design, second_bias=design.second_bias + marker),
             layers=layers,
             few_layers=[FoldedLayer(*_arrays(layer)) for layer in layers],
             policy=[FoldedLayer.of(layer) for layer in policy.layers],
@@ -358,6 +449,8 @@ class Folded(NamedTuple):
             posterior=FoldedMlp(*_arrays(posterior)),
             told=None if policy.told is None else policy.told.weight.T.contiguous().numpy(),
             score=FoldedMlp.of(policy.head, policy.norm),
+            predictive=FoldedMlp.of(predictive.mlp, network.norm) if is_mixture else None,
+            advice=None if network.kernels is None else Advice.of(network),
         )
         return folded._relative()
 
@@ -395,6 +488,11 @@ class Folded(NamedTuple):
 
 
 _folded = remembered(Folded.of)
+
+
+def _wanted(goal: Goal) -> Tensor:
+    """The points [1, target, design] of a goal, without padding."""
+    return goal.points if bool(goal.points_mask.all()) else goal.points[:, goal.points_mask[0]]
 
 
 def _plain(designs: Array, outcomes: Array) -> Array:

@@ -23,12 +23,14 @@ from aline.model.closeup import CloseUp, Seen
 from aline.model.embedder import DesignEmbedder, Mlp
 from aline.model.heads import STD_FLOOR, Belief, Bernoulli, BernoulliHead, Mixture, MixtureHead
 from aline.model.kernels import Bank, Expectation, KernelBank, place_of
+from aline.model.live_bank import LiveBank
 from aline.spaces import Binary, Design
 from aline.tasks import Spec
 
 MANY = 64  # candidates from which on their attention is arranged for many
 INSIDE = (0.003, 0.997)  # shares of the way across a design's axis that count as its ends
 AT_ONCE = 5000  # candidates whose tokens are held at a time: a few hundred kB an operation
+WORTH_UNIT = 4.0  # nats of a worth that a token sees as one
 STEEP = 20.0  # what a pool policy's logits gain at first as a candidate's worth grows e-fold
 
 
@@ -292,7 +294,9 @@ class PolicyHalf(nn.Module):
     def advised(self, advice: Advice) -> Tensor:
         """What is added to candidates' tokens."""
         tokens: Tensor = self.point_features(advice.features)
-        return tokens if advice.worth is None else tokens + self.worth_features(advice.worth / 4)
+        if advice.worth is None:
+            return tokens
+        return tokens + self.worth_features(advice.worth / WORTH_UNIT)
 
     def leaning(self, logits: Tensor, advice: Advice) -> Tensor:
         """Logits [batch, group, query] relative to what the bank finds best.
@@ -337,7 +341,8 @@ class View:
     private: list[Keys] | None
     shape: tuple[int, int]  # batch, group, as the caller sees them
     _policy_keys: list[Keys] = field(default_factory=list)
-    bank: Bank | None = None  # the same context as GPs see it, where the network has kernels
+    # The same context as GPs see it, where the network has kernels.
+    bank: Bank | LiveBank | None = None
     _last_points: tuple[Tensor, Decoded] | None = None
 
     def _fold(self, tokens: Tensor) -> Tensor:
@@ -438,12 +443,26 @@ class View:
     def predictive(self, points: Tensor) -> Belief:
         """Beliefs about outcomes at points [batch, group or 1, target, design]."""
         expected = self._expected(points)
-        said = self._said(self._point_states(points, expected))
-        belief: Belief = self.network.predictive_head(*said)
+        belief = self._believe(self._point_states(points, expected))
         if expected is None or isinstance(belief, Bernoulli):
             return belief
         mean, std = expected.mean[..., None], expected.std[..., None]
         return replace(belief, mean=mean + std * belief.mean, std=std * belief.std)
+
+    def _believe(self, decoded: Decoded) -> Belief:
+        """What points' tokens say of outcomes, relative to what the bank expects."""
+        belief: Belief = self.network.predictive_head(*self._said(decoded))
+        return belief
+
+    def best(self, candidates: Tensor, goal: Goal, allowed: Tensor | None = None) -> Tensor:
+        """Indices [batch] of the candidates [batch, query, design] with the largest logits.
+
+        Only of those `allowed` [batch, query], if given.
+        """
+        scores = self.scores(candidates[:, None], goal)[:, 0]
+        if allowed is not None:
+            scores = scores.masked_fill(~allowed, -torch.inf)
+        return scores.argmax(1)
 
     def scores(self, candidates: Tensor, goal: Goal) -> Tensor:
         """The pool policy's logits [batch, group, query] of [batch, group or 1, query, design]."""

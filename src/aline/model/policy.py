@@ -11,6 +11,7 @@ from torch import Tensor
 
 from aline.episodes import Context, Goal, Offer, take
 from aline.errors import InternalError
+from aline.model import live
 from aline.model.heads import Mixture
 from aline.model.informed import GLANCE, TRUTHS, Informed
 from aline.model.network import Network, View
@@ -56,7 +57,10 @@ class LearnedPolicy:
 
     def begin(self, goal: Goal) -> Memory:
         """Nothing measured yet."""
-        empty = Context.empty(len(goal.parameters), goal.points.shape[-1])
+        batch = len(goal.parameters)
+        if batch == 1 and not self.standardise:
+            return Memory(live.begin(self.network), goal)
+        empty = Context.empty(batch, goal.points.shape[-1])
         read = read_standardised if self.standardise else Network.read
         return Memory(read(self.network, empty), goal)
 
@@ -108,17 +112,14 @@ class LearnedPolicy:
         return take(offer.points, index)
 
     def _choose_candidate(self, state: Memory, offer: Offer, generator: torch.Generator) -> Tensor:
+        if not self.explore:
+            return take(offer.points, state.view.best(offer.points, state.goal, offer.allowed))
         scores = state.view.scores(offer.points[:, None], state.goal)[:, 0]
         if offer.allowed is not None:
             scores = scores.masked_fill(~offer.allowed, -torch.inf)
-        return take(offer.points, self._pick(scores, generator))
-
-    def _pick(self, scores: Tensor, generator: torch.Generator) -> Tensor:
-        if not self.explore:
-            return scores.argmax(1)
         weights = scores.softmax(1)
         _check_numbers(weights)
-        return torch.multinomial(weights, 1, generator=generator)[:, 0]
+        return take(offer.points, torch.multinomial(weights, 1, generator=generator)[:, 0])
 
     def _choose_point(
         self, state: Memory, offer: Offer | None, generator: torch.Generator
