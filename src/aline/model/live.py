@@ -18,6 +18,7 @@ The numbers are those of `Network.read` up to rounding (tests/model/test_live.py
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Generic, NamedTuple, TypeVar
@@ -28,17 +29,19 @@ from scipy.special import ndtri
 from torch import Tensor, nn
 
 from aline.episodes import Context, Goal
+from aline.episodes.goals import log_weight_of
 from aline.model.attention import Layer
 from aline.model.closeup import Seen
 from aline.model.embedder import Mlp
-from aline.model.heads import STD_FLOOR, Belief, Mixture, MixtureHead
-from aline.model.kernels import Expectation
+from aline.model.heads import STD_FLOOR, Belief, Censored, Mixture, MixtureHead
+from aline.model.kernels import REMEMBERED, Expectation, place_of
 from aline.model.live_bank import Array, Indices, LiveBank, Worth
 from aline.model.network import INSIDE, STEEP, WORTH_UNIT, Decoded, Network, View
 from aline.model.remembered import remembered
 from aline.spaces import Design
 
 Rows = TypeVar("Rows", Array, Tensor)
+Known = TypeVar("Known")
 
 # As arrays: numpy takes longer to read a Python number than to add it.
 _ZERO, _FLOOR, _EPSILON = np.array([[0.0], [STD_FLOOR], [1e-5]], np.float32)
@@ -58,9 +61,20 @@ def begin(network: Network) -> View:
     weights = _folded(network)
     first = weights.project(weights.context_states(weights.nothing))
     stored = Stored(*first, np.zeros((len(network.spec.design) + 1, 1), np.float32))
-    view = LiveView(network, empty, [], [], None, None, (1, 1), weights=weights, stored=stored)
-    view.bank = None if network.kernels is None else LiveBank.empty(network.kernels)
-    return view
+    return LiveView(
+        network,
+        empty,
+        [],
+        [],
+        None,
+        None,
+        (1, 1),
+        bank=None if network.kernels is None else LiveBank.empty(network.kernels),
+        weights=weights,
+        stored=stored,
+        spectra=Kept(weights.spectrum),
+        tokens=Kept(weights.point_tokens),
+    )
 
 
 class Projected(NamedTuple):
@@ -92,6 +106,8 @@ class LiveView(View):
 
     weights: Folded
     stored: Stored[Array]
+    spectra: Kept[Array]  # of candidates
+    tokens: Kept[Tensor]  # of points to predict at
 
     @cached_property
     def _stored(self) -> Stored[Tensor]:
@@ -114,10 +130,15 @@ class LiveView(View):
     @cached_property
     def _parameter_rows(self) -> tuple[list[Array], Array]:
         """The parameters' tokens [parameter, embed] after each layer, and what the last read."""
-        rows = self.weights.parameters
-        if self.weights.advice is not None and self.live_bank is not None:
-            rows = rows + self.weights.advice.of_context(self.live_bank.description[None])
-        return self._decode(rows, self.weights.few_layers, self.stored)
+        return self._decode(self._parameters, self.weights.few_layers, self.stored)
+
+    @property
+    def _parameters(self) -> Array:
+        """The parameters' tokens [parameter, embed]."""
+        if self.weights.advice is None or self.live_bank is None:
+            return self.weights.parameters
+        told = self.weights.advice.of_context(self.live_bank.description[None])
+        return self.weights.parameters + told
 
     def posterior(self, chosen: Tensor | None = None) -> Mixture:
         """Marginal posteriors [1, 1, parameter] on the network's scale."""
@@ -155,18 +176,26 @@ class LiveView(View):
         return torch.from_numpy(_moments(self._components)[None, None])
 
     def _decode_points(self, points: Tensor, expected: Expectation | None) -> Decoded:
-        rows = self.weights.point(torch.from_numpy(self.weights.spectrum(points[0, 0])))
+        rows = self.tokens.of(points[0, 0])
         if expected is not None and self.weights.advice is not None:
-            rows += self.weights.advice.of_point(expected.features[0, 0])
-        states, plain = self._decode(rows, self.weights.layers, self._stored)
-        return Decoded([rows[None, None] for rows in states], plain[None, None])
+            rows = rows + self.weights.advice.of_point(expected.features[0, 0])
+        # The parameters' tokens come along, for less than a pass of their own would cost.
+        first = len(self.weights.parameters)
+        every = torch.cat([torch.from_numpy(self._parameters), rows])
+        states, plain = self._decode(every, self.weights.layers, self._stored)
+        own = [rows[:first].numpy() for rows in states], plain[:first].numpy()
+        self.__dict__.setdefault("_parameter_rows", own)
+        return Decoded([rows[None, None, first:] for rows in states], plain[None, None, first:])
 
     def _believe(self, decoded: Decoded) -> Belief:
         head = self.network.predictive_head
         if self.weights.predictive is None or not isinstance(head, MixtureHead):
             return super()._believe(decoded)
-        rows = torch.cat([_standardise(decoded.states[-1][0, 0]), decoded.plain[0, 0]], 1)
-        return head.read(self.weights.predictive(rows)[None, None], decoded.plain)
+        plain = decoded.plain[0, 0]
+        raw = self.weights.predictive(torch.cat([_standardise(decoded.states[-1][0, 0]), plain], 1))
+        parts = _components(raw.numpy(), plain.numpy(), head.components)
+        belief = Mixture(*(torch.from_numpy(part)[None, None] for part in parts))
+        return belief if head.limits is None else Censored(**vars(belief), limits=head.limits)
 
     def scores(self, candidates: Tensor, goal: Goal) -> Tensor:
         """The pool policy's logits [1, 1, query] of candidates [1, 1, query, design]."""
@@ -181,11 +210,13 @@ class LiveView(View):
         worth = None if goal.parameters.any() else self._worth(candidates[0], goal)
         if worth is None or len(worth.average) <= SHORTLIST:
             return super().best(candidates, goal, allowed)
-        average = worth.average if allowed is None else np.where(allowed[0], worth.average, -1)
+        average = worth.average
+        if allowed is not None:
+            average = np.where(allowed[0].numpy(), average, -1)
         among = np.sort(np.argpartition(-average, SHORTLIST)[:SHORTLIST])
         scores = self._scores_among(among, candidates[0], worth, goal).numpy()
         scores[average[among] < 0] = -np.inf
-        return torch.from_numpy(among[scores.argmax(keepdims=True)])
+        return torch.from_numpy(among[[scores.argmax()]])
 
     @property
     def live_bank(self) -> LiveBank | None:
@@ -202,7 +233,7 @@ class LiveView(View):
         self, among: slice | Indices, candidates: Tensor, worth: Worth | None, goal: Goal
     ) -> Tensor:
         """Logits of some of candidates [query, design]."""
-        spectrum = torch.from_numpy(self.weights.spectrum(candidates[among]))
+        spectrum = torch.from_numpy(self.spectra.of(candidates)[among])
         rows = self.weights.candidate(spectrum, self._heard)
         advice, bank, leaning = self.weights.advice, self.live_bank, None
         if advice is not None and bank is not None:
@@ -241,11 +272,12 @@ class LiveView(View):
 
     def _bias(self, goal: Goal, keys: int) -> Tensor | None:
         """What is added to the logits [key, 1] of the context and then of the selected targets."""
-        if not goal.points.shape[1]:
+        count = _wanted(goal).shape[1]
+        if not count:
             return None
-        selected = torch.cat([goal.parameters, goal.points_mask], 1)
-        own = goal.log_weight[selected]
-        return _PER_NAT * torch.cat([torch.zeros(keys - len(own)), own])[:, None]
+        bias = np.zeros((keys, 1), np.float32)
+        bias[-count:] = _PER_NAT * log_weight_of(count)
+        return torch.from_numpy(bias)
 
     def _selected_states(self, goal: Goal, depth: int) -> Array:
         """The goal's tokens as the policy's layers read them, [layer, target, embed]."""
@@ -253,7 +285,7 @@ class LiveView(View):
         states = [rows[chosen] for rows in self._parameter_rows[0][-depth:]]
         if goal.points.shape[1]:
             at = _wanted(goal)[:, None]
-            more = self._point_states(at, self._expected(at)).states[-depth:]
+            more = self._at(at).decoded.states[-depth:]
             pairs = zip(states, more, strict=True)
             states = [np.concatenate([rows, others[0, 0].numpy()]) for rows, others in pairs]
         return np.array(states)
@@ -274,6 +306,8 @@ class LiveView(View):
             (1, 1),
             bank=None if self.live_bank is None else self.live_bank.extend(design, outcome),
             weights=self.weights,
+            spectra=self.spectra,
+            tokens=self.tokens,
             stored=Stored(
                 np.concatenate([stored.keys, new.keys], 2),
                 np.concatenate([stored.values, new.values], 3),
@@ -469,6 +503,10 @@ class Folded(NamedTuple):
         angles = (settled[:, :, None] * self.octaves).reshape(len(settled), -1)
         return np.concatenate([settled, np.sin(angles), np.cos(angles)], 1)
 
+    def point_tokens(self, points: Tensor) -> Tensor:
+        """The tokens [row, embed] of points [row, design] to predict at."""
+        return self.point(torch.from_numpy(self.spectrum(points)))
+
     def context_states(self, tokens: Array) -> Array:
         """Observations [token, embed] as every layer projects them, [layer, token, embed]."""
         states = [tokens]
@@ -490,9 +528,28 @@ class Folded(NamedTuple):
 _folded = remembered(Folded.of)
 
 
+class Kept(Generic[Known]):
+    """What does not depend on the data, of the points that were asked about last."""
+
+    def __init__(self, compute: Callable[[Tensor], Known]):
+        self._compute = compute
+        self._kept: list[tuple[Tensor, Known]] = []
+
+    def of(self, points: Tensor) -> Known:
+        """That of points [row, design]."""
+        place = place_of(points)
+        for known, rows in self._kept:
+            if place_of(known) == place:
+                return rows
+        rows = self._compute(points)
+        self._kept = [*self._kept[1 - REMEMBERED :], (points, rows)]
+        return rows
+
+
 def _wanted(goal: Goal) -> Tensor:
     """The points [1, target, design] of a goal, without padding."""
-    return goal.points if bool(goal.points_mask.all()) else goal.points[:, goal.points_mask[0]]
+    every = goal.points_mask.numpy().all()
+    return goal.points if every else goal.points[:, goal.points_mask[0]]
 
 
 def _plain(designs: Array, outcomes: Array) -> Array:

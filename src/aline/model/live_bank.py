@@ -36,6 +36,31 @@ Indices = np.ndarray[Any, np.dtype[np.intp]]
 _APART = np.float32(5)  # features are cut there
 
 
+class Shapes(NamedTuple):
+    """What `KernelBank.covariance` multiplies with, as arrays [kernel, ...]."""
+
+    stretch: Array
+    slope: Array
+    bend: Array
+    curve: Array
+
+    def covariance(self, a: Array, b: Array) -> Array:
+        """[kernel, n, m] of a [n, design] and b [m, design]."""
+        apart = np.square(a[:, None] - b)
+        square: Array = self.stretch @ apart.reshape(-1, a.shape[1]).T
+        square = square.reshape(len(square), len(a), len(b))
+        r = np.sqrt(square)
+        r *= self.slope
+        top = self.curve * square
+        top += r
+        top += 1
+        square *= self.bend
+        square -= r
+        np.exp(square, out=square)
+        square *= top
+        return square
+
+
 class Rows:
     """An array that grows along its second axis, without a copy for whoever comes first."""
 
@@ -72,8 +97,8 @@ class Shared(NamedTuple):
     """What two sets of points tell of each other after some observations."""
 
     points: tuple[Tensor, Tensor]  # candidates and targets, kept as in `Asked`
-    covariance: Tensor  # [kernel, target, candidate]
     known: int  # how many observations
+    covariance: Array  # [kernel, target, candidate], changed in place by whoever has it
 
 
 class Worth(NamedTuple):
@@ -101,52 +126,55 @@ class Fit(NamedTuple):
 
 @dataclass(frozen=True)
 class LiveBank:
-    """One episode's context as a bank holds it."""
+    """One episode's context as a bank holds it.
 
-    kernels: KernelBank
-    designs: Tensor  # [context, design]
-    factor: Tensor  # [kernel, context, context]
+    The covariance of candidates and targets is large, and memory that was never used before costs
+    more than the product. So there is one, which the next bank takes from its past; a bank without
+    it computes it anew.
+    """
+
+    shapes: Shapes
+    designs: Array  # [context, design]
+    factor: Array  # [kernel, context, context]
     white: Array  # [kernel, context], the outcomes over the factor
     asked: dict[Place, Asked] = field(default_factory=dict, repr=False)
-    shared: dict[tuple[Place, Place], Shared] = field(default_factory=dict, repr=False)
+    shared: list[Shared] = field(default_factory=list, repr=False)
+    past: list[Shared] = field(default_factory=list, repr=False)
 
     @classmethod
     def empty(cls, kernels: KernelBank) -> LiveBank:
         """Of no data yet."""
         count, size = kernels.inverse.shape
-        nothing = np.zeros((count, 0), np.float32)
-        return cls(kernels, torch.zeros(0, size), torch.zeros(count, 0, 0), nothing)
-
-    def _covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """[kernel, n, m] of a [n, design] and b [m, design]."""
-        return self.kernels.covariance(a[None], b[None])[0]
+        shapes = Shapes(kernels.stretch.numpy(), *kernels.shapes.numpy())
+        designs, factor, white = (
+            np.zeros(shape, np.float32) for shape in ((0, size), (count, 0, 0), (count, 0))
+        )
+        return cls(shapes, designs, factor, white)
 
     def extend(self, design: Tensor, outcome: Tensor) -> LiveBank:
         """With one more observation: design [1, design], outcome [1]."""
-        count = len(self.designs)
-        cross = self._covariance(self.designs, design)
-        row = torch.linalg.solve_triangular(self.factor, cross, upper=False)[..., 0]
-        seen = row.numpy()
-        root = np.sqrt(np.maximum(1 + NOISE - _dot(seen, seen), NOISE))
-        value = (outcome.numpy() - _dot(seen, self.white)) / root
-        factor = self.factor.new_zeros(len(row), count + 1, count + 1)
+        x, count = design.numpy(), len(self.designs)
+        row = _over(self.factor, self.shapes.covariance(self.designs, x))[..., 0]
+        root = np.sqrt(np.maximum(1 + NOISE - _dot(row, row), NOISE))
+        value = (outcome.numpy() - _dot(row, self.white)) / root
+        factor = np.zeros((len(row), count + 1, count + 1), np.float32)
         factor[:, :count, :count] = self.factor
         factor[:, count, :count] = row
-        factor[:, count, count] = torch.from_numpy(root)
+        factor[:, count, count] = root
         return LiveBank(
-            self.kernels,
-            torch.cat([self.designs, design]),
+            self.shapes,
+            np.concatenate([self.designs, x]),
             factor,
             np.concatenate([self.white, value[:, None]], 1),
             asked=dict(list(self.asked.items())[-REMEMBERED:]),
-            shared=dict(list(self.shared.items())[-1:]),
+            past=self.shared or self.past,
         )
 
     def restated(self, outcomes: Tensor) -> LiveBank:
         """The same observations with other outcomes [1, context]."""
-        y = outcomes[0, :, None].expand(len(self.factor), -1, 1)
-        white = torch.linalg.solve_triangular(self.factor, y, upper=False)[..., 0]
-        return replace(self, white=white.numpy())
+        y = outcomes.float().numpy()[0, :, None]
+        white = _over(self.factor, np.broadcast_to(y, (len(self.factor), *y.shape)))
+        return replace(self, white=white[..., 0])
 
     def ask(self, points: Tensor) -> Asked:
         """What is known of points [point, design] now."""
@@ -160,42 +188,40 @@ class LiveBank:
     def _learn(self, points: Tensor, before: Asked | None) -> Asked:
         """Add rows for the observations that came since."""
         known, count = (0 if before is None else before.known), len(self.designs)
-        more = self._covariance(self.designs[known:], points)
+        more = self.shapes.covariance(self.designs[known:], points.numpy())
         if before is not None:
-            told = np.matmul(self.factor[:, known:, :known].numpy(), before.white)
-            more -= torch.from_numpy(told)
+            more -= self.factor[:, known:, :known] @ before.white
         corner = self.factor[:, known:, known:]
-        if count - known == 1:
-            more /= corner
-        else:
-            more = torch.linalg.solve_triangular(corner, more, upper=False)
-        new = more.numpy()
-        squares = np.square(new).sum(1)
+        more = more / corner if count - known == 1 else _over(corner, more)
+        squares = np.einsum("knp,knp->kp", more, more)
         if before is None:
-            return Asked(points, count, Rows(new, room=count + 1), squares)
-        return Asked(points, count, before.rows.append(known, new), before.squares + squares)
+            return Asked(points, count, Rows(more, room=count + 1), squares)
+        return Asked(points, count, before.rows.append(known, more), before.squares + squares)
 
     @cached_property
     def _fit(self) -> Fit:
         count = self.white.shape[1] + 1
         scale = np.log((_dot(self.white, self.white) + 1) / count) / 2
-        diagonal = self.factor.diagonal(dim1=-2, dim2=-1).numpy()
+        diagonal = np.diagonal(self.factor, 0, 1, 2)
         density = -count * scale - np.log(diagonal).sum(1)
         weight = np.exp(density - density.max())
         return Fit(scale, density, weight / weight.sum())
 
+    @property
+    def _log_count(self) -> Array:
+        return np.array([np.log1p(self.white.shape[1])], np.float32)
+
     def fit(self) -> tuple[Tensor, Tensor, Tensor]:
         """As `Bank.fit`."""
-        count = np.log1p(np.float32([self.white.shape[1]]))
         scale, density, _ = self._fit
-        every = (scale, density, count)
+        every = (scale, density, self._log_count)
         return tuple(torch.from_numpy(part)[None, None] for part in every)  # type: ignore[return-value]
 
     @cached_property
     def description(self) -> Array:
         """Features [context_features] of all that was seen."""
         scale, _, weight = self._fit
-        return np.concatenate([scale, weight, np.log1p(np.float32([self.white.shape[1]]))])
+        return np.concatenate([scale, weight, self._log_count])
 
     def describe(self) -> Tensor:
         """As `Bank.describe`."""
@@ -231,8 +257,10 @@ class LiveBank:
         """What candidates [candidate, design] would tell of targets [target, design]."""
         own = np.maximum(1 + NOISE - self.ask(candidates).squares, NOISE)
         left = np.maximum(1 - self.ask(targets).squares, TINY).sum(1)
-        common = self._shared(candidates, targets).numpy()
-        fall = np.einsum("ktc,ktc->kc", common, common) / own
+        common = self._take(candidates, targets)
+        fall = np.einsum("ktc,ktc->kc", common.covariance, common.covariance)
+        self.shared[:] = [common]
+        fall /= own
         log_scale, _, weight = self._fit
         size = weight * np.exp(2 * (log_scale - log_scale.max()))
         return Worth(fall, left[:, None], (size @ fall) / (size @ left))
@@ -242,24 +270,37 @@ class LiveBank:
         found = self.weigh_candidates(candidates[0, 0], targets[0, wanted[0]])
         return torch.from_numpy(found.features(slice(None))).T[None, None]
 
-    def _shared(self, candidates: Tensor, targets: Tensor) -> Tensor:
-        """Their covariance [kernel, target, candidate] given all that was seen."""
-        pair = place_of(candidates), place_of(targets)
-        before = self.shared.pop(pair, None)
-        if before is None:
-            before = Shared((candidates, targets), self._covariance(targets, candidates), 0)
-        rows = slice(before.known, None)
+    def _take(self, candidates: Tensor, targets: Tensor) -> Shared:
+        """Their covariance given all that was seen; nobody else has it until it is put back."""
+        before = None
+        for box in (self.shared, self.past):
+            before = before or (box.pop() if box else None)
+        pair = [place_of(candidates), place_of(targets)]
+        if before is None or [place_of(points) for points in before.points] != pair:
+            # A kernel at a time, so that what is between stays in the processor's cache.
+            prior = np.empty((len(self.white), len(targets), len(candidates)), np.float32)
+            for number, one in enumerate(zip(*self.shapes, strict=True)):
+                shape = Shapes(*(part[None] for part in one))
+                prior[number] = shape.covariance(targets.numpy(), candidates.numpy())
+            before = Shared((candidates, targets), 0, prior)
+        rows, common = slice(before.known, None), torch.from_numpy(before.covariance)
         a = torch.from_numpy(self.ask(candidates).white[:, rows])
         b = torch.from_numpy(self.ask(targets).white[:, rows]).mT
         if a.shape[1] == 1:  # a product of two vectors: one pass instead of three
-            common = torch.addcmul(before.covariance, b, a, value=-1)
-        else:
-            common = torch.baddbmm(before.covariance, b, a, alpha=-1)
-        self.shared[pair] = Shared((candidates, targets), common, len(self.designs))
-        return common
+            common.addcmul_(b, a, value=-1)
+        elif a.shape[1]:
+            common.baddbmm_(b, a, alpha=-1)
+        return before._replace(known=len(self.designs))
 
 
 def _dot(a: Array, b: Array) -> Array:
     """Of rows [kernel, n]."""
     out: Array = np.einsum("kn,kn->k", a, b)
+    return out
+
+
+def _over(factor: Array, rows: Array) -> Array:
+    """Rows [kernel, n, m] over a lower triangular factor [kernel, n, n]."""
+    parts = torch.from_numpy(factor), torch.from_numpy(np.ascontiguousarray(rows))
+    out: Array = torch.linalg.solve_triangular(*parts, upper=False).numpy()
     return out

@@ -296,7 +296,8 @@ class PolicyHalf(nn.Module):
         tokens: Tensor = self.point_features(advice.features)
         if advice.worth is None:
             return tokens
-        return tokens + self.worth_features(advice.worth / WORTH_UNIT)
+        told: Tensor = self.worth_features(advice.worth / WORTH_UNIT)
+        return tokens + told
 
     def leaning(self, logits: Tensor, advice: Advice) -> Tensor:
         """Logits [batch, group, query] relative to what the bank finds best.
@@ -326,6 +327,13 @@ class Decoded(NamedTuple):
     plain: Tensor  # what the last layer read of the observations as they are
 
 
+class Pointed(NamedTuple):
+    """Points' tokens as the network leaves them, and what the bank expects there."""
+
+    decoded: Decoded
+    expected: Expectation | None
+
+
 @dataclass
 class View:
     """A context as the network holds it, for a number of groups an episode.
@@ -343,7 +351,7 @@ class View:
     _policy_keys: list[Keys] = field(default_factory=list)
     # The same context as GPs see it, where the network has kernels.
     bank: Bank | LiveBank | None = None
-    _last_points: tuple[Tensor, Decoded] | None = None
+    _last_points: tuple[Tensor, Pointed] | None = None
 
     def _fold(self, tokens: Tensor) -> Tensor:
         """[batch, group, ...] to the layout the keys are in."""
@@ -421,14 +429,16 @@ class View:
             mean, std = self.posterior().moments()
             return torch.cat([mean, std.clamp_min(STD_FLOOR).log()], -1)
 
-    def _point_states(self, points: Tensor, expected: Expectation | None) -> Decoded:
-        """Points' tokens after each layer; the last ones are kept, as they may be a goal's too."""
-        if torch.is_grad_enabled():
-            return self._decode_points(points, expected)
-        place = place_of(points)
-        if self._last_points is None or place_of(self._last_points[0]) != place:
-            self._last_points = points, self._decode_points(points, expected)
-        return self._last_points[1]
+    def _at(self, points: Tensor) -> Pointed:
+        """What is said of points; the last ones are kept, as they may be a goal's too."""
+        last = self._last_points
+        if last is None or torch.is_grad_enabled() or place_of(last[0]) != place_of(points):
+            expected = None if self.bank is None else self.bank.predict(points)
+            last = self._last_points = (
+                points,
+                Pointed(self._decode_points(points, expected), expected),
+            )
+        return last[1]
 
     def _decode_points(self, points: Tensor, expected: Expectation | None) -> Decoded:
         tokens = self.network.design_embedder(points) + self.network.prediction_marker
@@ -437,13 +447,10 @@ class View:
             tokens = tokens + self.network.point_features(expected.features)
         return self.decode(tokens)
 
-    def _expected(self, points: Tensor) -> Expectation | None:
-        return None if self.bank is None else self.bank.predict(points)
-
     def predictive(self, points: Tensor) -> Belief:
         """Beliefs about outcomes at points [batch, group or 1, target, design]."""
-        expected = self._expected(points)
-        belief = self._believe(self._point_states(points, expected))
+        decoded, expected = self._at(points)
+        belief = self._believe(decoded)
         if expected is None or isinstance(belief, Bernoulli):
             return belief
         mean, std = expected.mean[..., None], expected.std[..., None]
@@ -578,7 +585,7 @@ class View:
         mask = goal.parameters
         if goal.points.shape[1]:
             at = goal.points[:, None]
-            points = self._point_states(at, self._expected(at)).states[-depth:]
+            points = self._at(at).decoded.states[-depth:]
             states = [torch.cat(pair, 2) for pair in zip(states, points, strict=True)]
             mask = torch.cat([mask, goal.points_mask], 1)
         bias = bias_of(self._fold(mask[:, None].expand(*self.shape, -1)))
