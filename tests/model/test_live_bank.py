@@ -127,3 +127,10 @@ def test_only_what_is_allowed_is_chosen() -> None:
         Memory(live_view(made), goal), Offer(pool, allowed), seeded(0)
     )
     assert torch.equal(chosen, pool[:, 17])
+
+
+def test_outcomes_in_double_precision_leave_a_bank_in_its_own() -> None:
+    """As they come where they are to be standardised."""
+    bank = BANK.read(Context(DATA.designs[:, :2], DATA.outcomes[:, :2]), None, None)
+    bank = bank.extend(DATA.designs[:, 2], DATA.outcomes[:, 2].double())
+    assert_same(bank, at_once([0, 1, 2]))

@@ -191,6 +191,7 @@ class Bank:
     def extend(self, design: Tensor, outcome: Tensor) -> Bank:
         """With one more observation, of a bank of one group: design [batch, design]."""
         batch, _, count = self.seen.shape
+        outcome = outcome.to(self.white.dtype)  # those to be standardised come in double precision
         x = design[:, None, None]
         row = self._whiten(x)[..., 0, 0]  # [batch, kernel, context]
         root = (1 + NOISE - row.square().sum(-1)).clamp_min(NOISE).sqrt()
