@@ -11,7 +11,7 @@ from aline.episodes import Context
 from aline.errors import InputError, InternalError
 from aline.model import Mixture, ModelConfig, Network, View, fresh
 from aline.model.kernels import NOISE, Bank, KernelBank
-from aline.model.live import begin
+from aline.model.running import begin
 from aline.tasks import get
 from aline.tasks.gp import KERNELS, covariance
 

@@ -39,3 +39,12 @@ def test_a_network_can_be_let_go() -> None:
     del network
     gc.collect()
     assert gone() is None
+
+
+def test_weights_made_in_inference_mode_are_remembered() -> None:
+    calls: list[nn.Module] = []
+    recall = remembered(lambda network: calls.append(network))
+    with torch.inference_mode():
+        made = nn.Linear(2, 2)
+    recall(made), recall(made)
+    assert len(calls) == 1

@@ -42,12 +42,10 @@ class Goal:
 
     @property
     def log_weight(self) -> Tensor:
-        """What a policy adds to the attention logits of each target, [batch, target].
-
-        However many points stand for a region, they weigh as much together as in training.
-        """
-        points = -self.points_mask.sum(1, keepdim=True).clamp_min(1).log()
-        points = (points + math.log(TRAINING_POINTS)).expand(self.points_mask.shape)
+        """What a policy adds to the attention logits of each target, [batch, target]."""
+        counts = self.points_mask.sum(1).tolist()
+        points = torch.tensor([[log_weight_of(max(count, 1))] for count in counts])
+        points = points.expand(self.points_mask.shape)
         return torch.cat([torch.zeros(self.parameters.shape), points], 1)
 
     def chosen(self) -> tuple[Tensor, Tensor]:
@@ -55,6 +53,14 @@ class Goal:
         most = int(self.parameters.sum(1).max()) if self.parameters.numel() else 0
         mask, index = self.parameters.float().topk(most, dim=1)
         return index, mask > 0
+
+
+def log_weight_of(count: int) -> float:
+    """What a policy adds to the attention logits of each of a goal's points.
+
+    However many stand for a region, they weigh as much together as in training.
+    """
+    return math.log(TRAINING_POINTS / count)
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,8 @@ from aline.model import (
     View,
     read_standardised,
 )
-from aline.model.live import begin
 from aline.model.policy import Choosing, Memory, choose_together
+from aline.model.running import begin
 from aline.tasks import Spec
 
 

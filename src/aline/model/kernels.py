@@ -28,20 +28,28 @@ from aline.errors import InternalError
 NOISE = 1e-4  # variance of the noise over the function's
 RANGE = (0.02, 1.0)  # lengthscales, for a design space of [-1, 1], times the root of its dimension
 REMEMBERED = 4  # sets of points: a pool, a goal's, a few predictions
-_TINY = 1e-6
-_LEAST_SHARE = 1e-4
+TINY = 1e-6
+LEAST_SHARE = 1e-4
 
 
 class KernelBank(nn.Module):
     """Stationary kernels: RBF, Matern 3/2 and 5/2 in turn, lengthscales spread over RANGE."""
 
-    inverse: Tensor
+    inverse: Tensor  # [kernel, design], one over the lengthscales
+    stretch: Tensor  # [kernel, design]
+    shapes: Tensor  # [3, kernel, 1, 1]
 
     def __init__(self, design: int, count: int):
         super().__init__()
         low, high = (math.log(end * math.sqrt(design)) for end in RANGE)
         inverse = (-(low + (high - low) * _spread(count, design))).exp()
         self.register_buffer("inverse", inverse, persistent=False)
+        # All three kinds are (1 + slope r + curve r^2) exp(-slope r + bend r^2), each with the
+        # squared distance stretched in its own way.
+        kinds = torch.tensor([[1, 0, -0.5, 0], [3, 1, 0, 0], [5, 1, 0, 1 / 3]])
+        stretch, *shapes = kinds[torch.arange(count) % 3].T
+        self.register_buffer("stretch", stretch[:, None] * inverse.square(), persistent=False)
+        self.register_buffer("shapes", torch.stack(shapes)[..., None, None], persistent=False)
 
     @property
     def count(self) -> int:
@@ -65,15 +73,13 @@ class KernelBank(nn.Module):
 
     def covariance(self, a: Tensor, b: Tensor) -> Tensor:
         """Matrices [batch, kernel, n, m] of a [batch, n, design] and b [batch, m, design]."""
-        scale = self.inverse[:, None].to(a.dtype)
-        squared = _squared_distance(a[:, None] * scale, b[:, None] * scale)
-        out = torch.empty_like(squared)
-        out[:, 0::3] = (-0.5 * squared[:, 0::3]).exp()
-        r = (3 * squared[:, 1::3] + 1e-12).sqrt()
-        out[:, 1::3] = (1 + r) * (-r).exp()
-        r = (5 * squared[:, 2::3] + 1e-12).sqrt()
-        out[:, 2::3] = (1 + r + r * r / 3) * (-r).exp()
-        return out
+        n, m = a.shape[1], b.shape[1]
+        # By axis, as products of coordinates would lose small distances.
+        apart = (a[:, :, None] - b[:, None]).square().flatten(1, 2)
+        square = (self.stretch.to(a.dtype) @ apart.mT).unflatten(-1, (n, m))
+        slope, bend, curve = self.shapes.to(a.dtype)
+        r = square.sqrt().mul_(slope)
+        return torch.addcmul(-r, bend, square).exp_().mul_(torch.addcmul(1 + r, curve, square))
 
     @torch.no_grad()
     def read(self, context: Context, visible: Tensor | None, extra: Context | None) -> Bank:
@@ -185,6 +191,7 @@ class Bank:
     def extend(self, design: Tensor, outcome: Tensor) -> Bank:
         """With one more observation, of a bank of one group: design [batch, design]."""
         batch, _, count = self.seen.shape
+        outcome = outcome.to(self.white.dtype)  # those to be standardised come in double precision
         x = design[:, None, None]
         row = self._whiten(x)[..., 0, 0]  # [batch, kernel, context]
         root = (1 + NOISE - row.square().sum(-1)).clamp_min(NOISE).sqrt()
@@ -262,15 +269,15 @@ class Bank:
         """
         groups, weight = self.seen.shape[1], wanted.to(self.designs.dtype)
         own = 1 + NOISE - self._explained(candidates)  # [batch, kernel, group, query]
-        left = (1 - self._explained(targets[:, None])).clamp_min(_TINY)
-        left = (left * weight[:, None, None]).sum(-1)[..., None].clamp_min(_TINY)
+        left = (1 - self._explained(targets[:, None])).clamp_min(TINY)
+        left = (left * weight[:, None, None]).sum(-1)[..., None].clamp_min(TINY)
         common = self._shared(candidates, targets[:, None])
         told = (weight[:, None, None] @ common.square())[..., 0, :]
         fall = told.view(len(told), self.kernels.count, groups, -1) / own.clamp_min(NOISE)
         scale, log_weight, _ = self.weigh()
         size = (log_weight + 2 * scale).softmax(-1).transpose(1, 2)[..., None]
         average = (size * fall).sum(1, keepdim=True) / (size * left).sum(1, keepdim=True)
-        shares = torch.cat([fall / left, average], 1).clamp(_LEAST_SHARE, 1).log()
+        shares = torch.cat([fall / left, average], 1).clamp(LEAST_SHARE, 1).log()
         return shares.permute(0, 2, 3, 1).float()
 
     def _explained(self, points: Tensor) -> Tensor:
@@ -399,20 +406,12 @@ class Expectation:
         weight = log_weight.exp()[:, :, None]
         average = (weight * mean).sum(-1, keepdim=True)
         square = (2 * log_std).exp() + (mean - average).square()
-        log_spread = (weight * square).sum(-1, keepdim=True).clamp_min(_TINY).log() / 2
+        log_spread = (weight * square).sum(-1, keepdim=True).clamp_min(TINY).log() / 2
         apart = ((mean - average) * (-log_spread).exp()).clamp(-5, 5)
         relative = (log_std - log_spread).clamp(-5, 5)
         every = [apart, relative, weight.expand_as(mean), average.clamp(-5, 5), log_spread]
         features = torch.cat(every, -1).float()
         return cls(average[..., 0].float(), log_spread[..., 0].exp().float(), features)
-
-
-def _squared_distance(a: Tensor, b: Tensor) -> Tensor:
-    """Of rows [..., n, design] and [..., m, design]; by axis, as products lose small distances."""
-    total = torch.zeros((), dtype=a.dtype)
-    for axis in range(a.shape[-1]):
-        total = total + (a[..., :, None, axis] - b[..., None, :, axis]).square()
-    return total
 
 
 def _spread(count: int, dimensions: int) -> Tensor:

@@ -34,6 +34,7 @@ from scipy.special import ndtri
 from torch import Tensor, nn
 
 from aline.episodes import Context, Goal
+from aline.episodes.goals import log_weight_of
 from aline.model.attention import Layer
 from aline.model.closeup import Seen
 from aline.model.embedder import Mlp
@@ -54,11 +55,9 @@ _PER_NAT = 1 / math.log(2)  # powers of two in one of e
 _MOST = 120.0  # a power of two that can still be summed
 
 
-def begin(network: Network) -> View:
-    """A view of no data yet, as cheap to extend as the network's kind of context allows."""
+def begin_live(network: Network) -> LiveView:
+    """A view of no data yet, of a network with an "independent" context."""
     empty = Context.empty(1, len(network.spec.design))
-    if network.config.context == "full" or network.config.kernels:
-        return network.read(empty)
     weights = _folded(network)
     first = weights.project(weights.context_states(weights.nothing))
     stored = Stored(*first, np.zeros((1, len(network.spec.design) + 1, 1), np.float32))
@@ -115,7 +114,7 @@ class LiveView(View):
 
     def _decode_many(self, rows: Tensor) -> tuple[list[Tensor], Tensor]:
         stored = Stored(*map(torch.from_numpy, self.stored))
-        return _decode(_less_mean(rows), self.weights.layers, stored, self._has_shortcuts)
+        return decode_rows(less_mean(rows), self.weights.layers, stored, self._has_shortcuts)
 
     @property
     def _has_shortcuts(self) -> bool:
@@ -128,7 +127,9 @@ class LiveView(View):
     def posterior(self, chosen: Tensor | None = None) -> Mixture:
         """Marginal posteriors [1, 1, parameter] on the network's scale."""
         if chosen is not None:
-            return super().posterior(chosen)
+            every = self.posterior()
+            rows = chosen[:, None, :, None].expand(-1, -1, -1, every.mean.shape[-1])
+            return Mixture(*(part.gather(2, rows) for part in vars(every).values()))
         log_weight, mean, std = (torch.from_numpy(part[None, None]) for part in self._components)
         return Mixture(log_weight, mean, std)
 
@@ -154,7 +155,7 @@ class LiveView(View):
     @cached_property
     def moments(self) -> Tensor:
         """What the policy is told of q: means, then log spreads, [1, 1, 2 * parameter]."""
-        return torch.from_numpy(_moments([self._components])[None])
+        return torch.from_numpy(moments_of([self._components])[None])
 
     def scores(self, candidates: Tensor, goal: Goal) -> Tensor:
         """The pool policy's logits [1, 1, query] of candidates [1, 1, query, design]."""
@@ -162,7 +163,7 @@ class LiveView(View):
 
     def _policy_decode(self, tokens: Tensor, goal: Goal) -> Tensor:
         """Queries see the context and the selected targets, never each other."""
-        rows = _ask(_less_mean(tokens[0, 0]), [self], [goal])
+        rows = ask(less_mean(tokens[0, 0]), [self], [goal])
         out: Tensor = self.network.policy.norm(rows[None, None])
         return out
 
@@ -171,11 +172,9 @@ class LiveView(View):
         chosen = goal.parameters[0].numpy()
         states = [rows[chosen] for rows in self._parameter_rows[0][-depth:]]
         if goal.points.shape[1]:
-            network, points = self.network, goal.points[0, goal.points_mask[0]]
-            tokens = network.design_embedder(points) + network.prediction_marker
-            more = self._decode_many(tokens)[0][-depth:]
+            more = self._at(wanted_points(goal)[:, None]).decoded.states[-depth:]
             pairs = zip(states, more, strict=True)
-            states = [np.concatenate([rows, others.numpy()]) for rows, others in pairs]
+            states = [np.concatenate([rows, others[0, 0].numpy()]) for rows, others in pairs]
         return np.array(states)
 
     def extend(self, design: Tensor, outcome: Tensor) -> LiveView:
@@ -212,18 +211,23 @@ def score_together(questions: Sequence[Question]) -> list[Tensor]:
         return [one.view.scores(one.candidates, one.goal) for one in questions]
     passes: dict[Any, list[int]] = {}
     for index, (view, candidates, goal) in enumerate(questions):
-        alone = not isinstance(view, LiveView) or goal.points.shape[1]
+        alone = not shares_a_pass(view) or goal.points.shape[1]
         key = index if alone else (id(view.network), len(candidates[0, 0]))
         passes.setdefault(key, []).append(index)
     scores: dict[int, Tensor] = {}
     for indices in passes.values():
         view, candidates, goal = questions[indices[0]]
-        if isinstance(view, LiveView):
+        if len(indices) > 1:
             logits = _scores([questions[index] for index in indices]).split(1)
         else:
             logits = (view.scores(candidates, goal),)
         scores |= zip(indices, logits, strict=True)
     return [scores[index] for index in range(len(questions))]
+
+
+def shares_a_pass(view: View) -> bool:
+    """Whether its candidates can be scored together with those of others."""
+    return type(view) is LiveView
 
 
 # Of several live views, all of one network.
@@ -241,10 +245,10 @@ def _scores(questions: Sequence[Question]) -> Tensor:
     spectrum = torch.from_numpy(weights.spectrum(torch.cat(points) if points[1:] else points[0]))
     heard = None
     if weights.told is not None:
-        moments = _moments([view._components for view in views])
+        moments = moments_of([view._components for view in views])
         heard = torch.from_numpy(moments.dot(weights.told))
-    rows = _ask(weights.candidate(spectrum, heard), views, goals)
-    return weights.score(_standardise(rows)).view(len(views), 1, -1)
+    rows = ask(weights.candidate(spectrum, heard), views, goals)
+    return weights.score(standardise(rows)).view(len(views), 1, -1)
 
 
 def _keep(views: Sequence[LiveView], name: str, read: Callable[[list[LiveView]], Any]) -> None:
@@ -284,7 +288,7 @@ def _parameter_rows(views: Sequence[LiveView]) -> list[ParameterRows]:
     weights, count = views[0].weights, len(views)
     rows = np.concatenate([weights.parameters] * count) if count > 1 else weights.parameters
     stored = _gathered([view.stored for view in views])
-    states, plain = _decode(rows, weights.few_layers, stored, views[0]._has_shortcuts)
+    states, plain = decode_rows(rows, weights.few_layers, stored, views[0]._has_shortcuts)
     if count == 1:
         return [(states, plain)]
     split = zip(*(_by_view(part, count) for part in (*states, plain)), strict=True)
@@ -294,8 +298,8 @@ def _parameter_rows(views: Sequence[LiveView]) -> list[ParameterRows]:
 def _components(views: Sequence[LiveView]) -> list[Components]:
     states, plains = zip(*(view._parameter_rows for view in views), strict=True)
     last, plain = np.concatenate([rows[-1] for rows in states]), np.concatenate(plains)
-    raw = views[0].weights.posterior(np.concatenate([_standardise(last), plain], 1))
-    parts = _mixtures(raw, plain, views[0].network.config.components)
+    raw = views[0].weights.posterior(np.concatenate([standardise(last), plain], 1))
+    parts = mixtures(raw, plain, views[0].network.config.components)
     return list(map(Components, *(_by_view(part, len(views)) for part in parts)))
 
 
@@ -304,7 +308,7 @@ def _by_view(rows: Array, views: int) -> Array:
     return rows.reshape(views, len(rows) // views, rows.shape[1])
 
 
-def _ask(rows: Tensor, views: Sequence[LiveView], goals: Sequence[Goal]) -> Tensor:
+def ask(rows: Tensor, views: Sequence[LiveView], goals: Sequence[Goal]) -> Tensor:
     """Queries [view * query, embed] after they read the context and the selected targets."""
     weights = views[0].weights
     depth, pairs = len(weights.policy), zip(views, goals, strict=True)
@@ -329,9 +333,16 @@ def _bias(goal: Goal, keys: int) -> Tensor | None:
     """What is added to the logits [key, 1] of the context and then of the selected targets."""
     if not goal.points.shape[1]:
         return None
-    selected = torch.cat([goal.parameters, goal.points_mask], 1)
-    own = goal.log_weight[selected]
-    return _PER_NAT * torch.cat([torch.zeros(keys - len(own)), own])[:, None]
+    count = wanted_points(goal).shape[1]
+    bias = np.zeros((keys, 1), np.float32)
+    bias[keys - count :] = _PER_NAT * log_weight_of(max(count, 1))
+    return torch.from_numpy(bias)
+
+
+def wanted_points(goal: Goal) -> Tensor:
+    """The points [1, target, design] of a goal, without padding."""
+    every = goal.points_mask.numpy().all()
+    return goal.points if every else goal.points[:, goal.points_mask[0]]
 
 
 def _gathered(stored: Sequence[Stored[Array]]) -> Stored[Array]:
@@ -361,7 +372,7 @@ def _side_by_side(parts: Sequence[tuple[Array, ...]], axis: int) -> Array:
     return padded.reshape(layers, -1, *shape)
 
 
-def _decode(
+def decode_rows(
     rows: Rows, layers: list[FoldedLayer[Rows]], stored: Stored[Rows], has_shortcuts: bool
 ) -> tuple[list[Rows], Rows]:
     """Rows [view * target, embed] after each layer, and what the last read of the observations."""
@@ -408,7 +419,7 @@ class FoldedLayer(Generic[Rows]):
 
     def feed(self, rows: Rows) -> Rows:
         """The feed-forward half, for rows [token, embed]."""
-        inner = _ramp(_product(_standardise(rows), self.feed_in, self.feed_in_bias))
+        inner = _ramp(_product(standardise(rows), self.feed_in, self.feed_in_bias))
         fed = _product(inner, self.feed_out, rows)
         fed += self.feed_out_bias
         return fed
@@ -425,7 +436,7 @@ class FoldedLayer(Generic[Rows]):
         width = rows.shape[1]
         views = heads * head_dim // width
         tokens = len(rows) // views
-        query = _product(_standardise(rows), self.query, self.query_bias)
+        query = _product(standardise(rows), self.query, self.query_bias)
         query = query.reshape(views, tokens, width).swapaxes(1, 2)
         logits = _products(keys, query.reshape(heads, head_dim, tokens))  # [head, key, token]
         weights = _powers(logits if bias is None else logits + bias)
@@ -514,16 +525,16 @@ class Folded(NamedTuple):
             space=network.spec.design,
             heads=network.config.heads,
             octaves=network.design_embedder.octaves.numpy(),
-            nothing=_less_mean(network.nothing[None]).numpy(),
-            parameters=_less_mean(network.parameter_embedding).numpy(),
-            observation=FoldedMlp(*_arrays(observation)),
+            nothing=less_mean(network.nothing[None]).numpy(),
+            parameters=less_mean(network.parameter_embedding).numpy(),
+            observation=FoldedMlp(*arrays(observation)),
             candidate=design if policy.is_box else FoldedMlp.of(policy.embedder.mlp).centred(),
             layers=layers,
-            few_layers=[FoldedLayer(*_arrays(layer)) for layer in layers],
+            few_layers=[FoldedLayer(*arrays(layer)) for layer in layers],
             policy=[FoldedLayer.of(layer) for layer in policy.layers],
             key_value=torch.stack([weight for weight, _ in folds]).numpy(),
             key_value_bias=torch.stack([bias for _, bias in folds])[:, None].numpy(),
-            posterior=FoldedMlp(*_arrays(posterior)),
+            posterior=FoldedMlp(*arrays(posterior)),
             told=None if policy.told is None else policy.told.weight.T.contiguous().numpy(),
             score=FoldedMlp.of(policy.head, policy.norm),
         )
@@ -555,7 +566,7 @@ class Folded(NamedTuple):
     def project(self, states: Array) -> Projected:
         """Keys and values of states [layer, token, embed] in as many layers, the last ones."""
         layers, tokens, width = states.shape
-        rows = _standardise(states.reshape(layers * tokens, width)).reshape(states.shape)
+        rows = standardise(states.reshape(layers * tokens, width)).reshape(states.shape)
         both = rows @ self.key_value[-layers:] + self.key_value_bias[-layers:]
         split = both.reshape(layers, tokens, self.heads, -1)  # keys, values, one
         cut = width // self.heads
@@ -571,7 +582,7 @@ def _plain(designs: Array, outcomes: Array) -> Array:
     return np.concatenate([ndtri(inside), outcomes[:, None]], 1).T[None]
 
 
-def _mixtures(raw: Array, plain: Array, components: int) -> Components:
+def mixtures(raw: Array, plain: Array, components: int) -> Components:
     """What the posterior's head means by its numbers, as `MixtureHead.read`."""
     logit, mean = raw[:, :components], raw[:, components : 2 * components]
     std = np.logaddexp(raw[:, 2 * components : 3 * components], _ZERO) + _FLOOR
@@ -584,7 +595,7 @@ def _mixtures(raw: Array, plain: Array, components: int) -> Components:
     return Components(torch.from_numpy(logit).log_softmax(1).numpy(), mean, std)
 
 
-def _moments(mixtures: Sequence[Components]) -> Array:
+def moments_of(mixtures: Sequence[Components]) -> Array:
     """Means, then log spreads, as `Mixture.moments` has them, [view, 2 * parameter]."""
     log_weight, means, std = map(np.array, zip(*mixtures, strict=True))
     weight = np.exp(log_weight)
@@ -634,7 +645,7 @@ def _powers(logits: Rows) -> Rows:
     return out
 
 
-def _standardise(rows: Rows) -> Rows:
+def standardise(rows: Rows) -> Rows:
     """LayerNorm of rows with a mean of zero, without its affine part.
 
     That, `_fold` moved into the next matrix, and the centring `_centred` into those before. The
@@ -658,7 +669,7 @@ def _mean(width: int) -> Array:
     return np.full((width, width), 1 / width, np.float32)
 
 
-def _arrays(folded: FoldedLayer[Tensor] | FoldedMlp[Tensor]) -> list[Array]:
+def arrays(folded: FoldedLayer[Tensor] | FoldedMlp[Tensor]) -> list[Array]:
     """The same matrices as numpy sees them."""
     return [part.detach().numpy() for part in vars(folded).values()]
 
@@ -675,7 +686,8 @@ def _fold(norm: nn.LayerNorm | None, linear: nn.Linear) -> tuple[Tensor, Tensor]
     return weight.T.contiguous(), linear.bias + normed @ norm.bias
 
 
-def _less_mean(rows: Tensor) -> Tensor:
+def less_mean(rows: Tensor) -> Tensor:
+    """Rows [..., embed] with their means taken off."""
     return rows - rows.mean(-1, keepdim=True)
 
 
@@ -684,7 +696,7 @@ def _centred(weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
 
     All that reads the rows which it adds to is a LayerNorm, which would take the mean away.
     """
-    return _less_mean(weight).contiguous(), _less_mean(bias)
+    return less_mean(weight).contiguous(), less_mean(bias)
 
 
 def _with_ones(weight: Tensor, bias: Tensor, heads: int) -> tuple[Tensor, Tensor]:

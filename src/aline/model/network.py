@@ -23,12 +23,14 @@ from aline.model.closeup import CloseUp, Seen
 from aline.model.embedder import DesignEmbedder, Mlp
 from aline.model.heads import STD_FLOOR, Belief, Bernoulli, BernoulliHead, Mixture, MixtureHead
 from aline.model.kernels import Bank, Expectation, KernelBank, place_of
+from aline.model.live_bank import LiveBank
 from aline.spaces import Binary, Design
 from aline.tasks import Spec
 
 MANY = 64  # candidates from which on their attention is arranged for many
 INSIDE = (0.003, 0.997)  # shares of the way across a design's axis that count as its ends
 AT_ONCE = 5000  # candidates whose tokens are held at a time: a few hundred kB an operation
+WORTH_UNIT = 4.0  # nats of a worth that a token sees as one
 STEEP = 20.0  # what a pool policy's logits gain at first as a candidate's worth grows e-fold
 
 
@@ -292,7 +294,10 @@ class PolicyHalf(nn.Module):
     def advised(self, advice: Advice) -> Tensor:
         """What is added to candidates' tokens."""
         tokens: Tensor = self.point_features(advice.features)
-        return tokens if advice.worth is None else tokens + self.worth_features(advice.worth / 4)
+        if advice.worth is None:
+            return tokens
+        told: Tensor = self.worth_features(advice.worth / WORTH_UNIT)
+        return tokens + told
 
     def leaning(self, logits: Tensor, advice: Advice) -> Tensor:
         """Logits [batch, group, query] relative to what the bank finds best.
@@ -322,6 +327,13 @@ class Decoded(NamedTuple):
     plain: Tensor  # what the last layer read of the observations as they are
 
 
+class Pointed(NamedTuple):
+    """Points' tokens as the network leaves them, and what the bank expects there."""
+
+    decoded: Decoded
+    expected: Expectation | None
+
+
 @dataclass
 class View:
     """A context as the network holds it, for a number of groups an episode.
@@ -337,8 +349,9 @@ class View:
     private: list[Keys] | None
     shape: tuple[int, int]  # batch, group, as the caller sees them
     _policy_keys: list[Keys] = field(default_factory=list)
-    bank: Bank | None = None  # the same context as GPs see it, where the network has kernels
-    _last_points: tuple[Tensor, Decoded] | None = None
+    # The same context as GPs see it, where the network has kernels.
+    bank: Bank | LiveBank | None = None
+    _last_points: tuple[Tensor, Pointed] | None = None
 
     def _fold(self, tokens: Tensor) -> Tensor:
         """[batch, group, ...] to the layout the keys are in."""
@@ -416,14 +429,16 @@ class View:
             mean, std = self.posterior().moments()
             return torch.cat([mean, std.clamp_min(STD_FLOOR).log()], -1)
 
-    def _point_states(self, points: Tensor, expected: Expectation | None) -> Decoded:
-        """Points' tokens after each layer; the last ones are kept, as they may be a goal's too."""
-        if torch.is_grad_enabled():
-            return self._decode_points(points, expected)
-        place = place_of(points)
-        if self._last_points is None or place_of(self._last_points[0]) != place:
-            self._last_points = points, self._decode_points(points, expected)
-        return self._last_points[1]
+    def _at(self, points: Tensor) -> Pointed:
+        """What is said of points; the last ones are kept, as they may be a goal's too."""
+        last = self._last_points
+        if last is None or torch.is_grad_enabled() or place_of(last[0]) != place_of(points):
+            expected = None if self.bank is None else self.bank.predict(points)
+            last = self._last_points = (
+                points,
+                Pointed(self._decode_points(points, expected), expected),
+            )
+        return last[1]
 
     def _decode_points(self, points: Tensor, expected: Expectation | None) -> Decoded:
         tokens = self.network.design_embedder(points) + self.network.prediction_marker
@@ -432,18 +447,29 @@ class View:
             tokens = tokens + self.network.point_features(expected.features)
         return self.decode(tokens)
 
-    def _expected(self, points: Tensor) -> Expectation | None:
-        return None if self.bank is None else self.bank.predict(points)
-
     def predictive(self, points: Tensor) -> Belief:
         """Beliefs about outcomes at points [batch, group or 1, target, design]."""
-        expected = self._expected(points)
-        said = self._said(self._point_states(points, expected))
-        belief: Belief = self.network.predictive_head(*said)
+        decoded, expected = self._at(points)
+        belief = self._believe(decoded)
         if expected is None or isinstance(belief, Bernoulli):
             return belief
         mean, std = expected.mean[..., None], expected.std[..., None]
         return replace(belief, mean=mean + std * belief.mean, std=std * belief.std)
+
+    def _believe(self, decoded: Decoded) -> Belief:
+        """What points' tokens say of outcomes, relative to what the bank expects."""
+        belief: Belief = self.network.predictive_head(*self._said(decoded))
+        return belief
+
+    def best(self, candidates: Tensor, goal: Goal, allowed: Tensor | None = None) -> Tensor:
+        """Indices [batch] of the candidates [batch, query, design] with the largest logits.
+
+        Only of those `allowed` [batch, query], if given.
+        """
+        scores = self.scores(candidates[:, None], goal)[:, 0]
+        if allowed is not None:
+            scores = scores.masked_fill(~allowed, -torch.inf)
+        return scores.argmax(1)
 
     def scores(self, candidates: Tensor, goal: Goal) -> Tensor:
         """The pool policy's logits [batch, group, query] of [batch, group or 1, query, design]."""
@@ -559,7 +585,7 @@ class View:
         mask = goal.parameters
         if goal.points.shape[1]:
             at = goal.points[:, None]
-            points = self._point_states(at, self._expected(at)).states[-depth:]
+            points = self._at(at).decoded.states[-depth:]
             states = [torch.cat(pair, 2) for pair in zip(states, points, strict=True)]
             mask = torch.cat([mask, goal.points_mask], 1)
         bias = bias_of(self._fold(mask[:, None].expand(*self.shape, -1)))

@@ -14,8 +14,9 @@ from aline.episodes import Context, Goal, Offer, take
 from aline.errors import InternalError
 from aline.model.heads import Mixture
 from aline.model.informed import GLANCE, TRUTHS, Informed
-from aline.model.live import Question, score_together
+from aline.model.live import Question, score_together, shares_a_pass
 from aline.model.network import Network, View
+from aline.model.running import begin
 from aline.model.standardised import read_standardised
 from aline.tasks import Task, simulator_of
 
@@ -77,7 +78,10 @@ class LearnedPolicy:
 
     def begin(self, goal: Goal) -> Memory:
         """Nothing measured yet."""
-        empty = Context.empty(len(goal.parameters), goal.points.shape[-1])
+        batch = len(goal.parameters)
+        if batch == 1 and not self.standardise:
+            return Memory(begin(self.network), goal)
+        empty = Context.empty(batch, goal.points.shape[-1])
         read = read_standardised if self.standardise else Network.read
         return Memory(read(self.network, empty), goal)
 
@@ -135,6 +139,8 @@ class LearnedPolicy:
     def _choose_candidate(
         self, state: Memory, offer: Offer, generator: torch.Generator
     ) -> Choosing:
+        if not self.explore and not shares_a_pass(state.view):
+            return take(offer.points, state.view.best(offer.points, state.goal, offer.allowed))
         scores = (yield Question(state.view, offer.points[:, None], state.goal))[:, 0]
         if offer.allowed is not None:
             scores = scores.masked_fill(~offer.allowed, -torch.inf)

@@ -19,7 +19,8 @@ def remembered(compute: Callable[[Module], Result]) -> Callable[[Module], Result
     """A function of a network that computes only what it has not computed already.
 
     Its result must not refer to the network, which could then never be let go. Torch does not
-    count what is written through a tensor's `.data`: such a change is not seen.
+    count what is written through a tensor's `.data`, nor to tensors that were made in inference
+    mode, which nothing can train: such a change is not seen.
     """
     kept: WeakKeyDictionary[Module, tuple[list[tuple[int, int]], Result]] = WeakKeyDictionary()
 
@@ -36,4 +37,4 @@ def remembered(compute: Callable[[Module], Result]) -> Callable[[Module], Result
 def _stamp(network: nn.Module) -> list[tuple[int, int]]:
     """Where each tensor lies and how often it was written to, as torch counts it."""
     tensors = [*network.parameters(), *network.buffers()]
-    return [(one.data_ptr(), one._version) for one in tensors]
+    return [(one.data_ptr(), 0 if one.is_inference() else one._version) for one in tensors]

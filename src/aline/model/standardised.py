@@ -104,7 +104,7 @@ class StandardisedView(View):
 
     def extend(self, design: Tensor, outcome: Tensor) -> StandardisedView:
         """With one more observation, in units that may have changed by it."""
-        bank = None if self.bank is None else self.bank.extend(design, outcome)
+        bank = self.bank.extend(design, outcome) if isinstance(self.bank, Bank) else None
         return read_standardised(self.network, self.context.append(design, outcome), bank)
 
 

@@ -23,6 +23,7 @@ from aline.episodes import Goal
 from aline.model.heads import Mixture
 from aline.model.kernels import NOISE as BANK_NOISE
 from aline.model.kernels import Bank
+from aline.model.live_bank import LiveBank
 
 ODDS = 4.0  # of a function beyond the network's prior, before any data
 LENGTHSCALE = (0.5, 1.5)  # in a design space of [-1, 1]: a middle, and the spread of the log
@@ -193,7 +194,7 @@ class Wider:
         weight = share.log() + kernels.log_density - normal
         return cls(data, kernels, weight.log_softmax(1), weight.logsumexp(1))
 
-    def share(self, bank: Bank) -> Tensor:
+    def share(self, bank: Bank | LiveBank) -> Tensor:
         """The probability [batch] that the data are of this process, not of the bank's."""
         return torch.sigmoid(math.log(ODDS) + self.log_evidence - evidence_of(bank))
 
@@ -240,7 +241,7 @@ def mixed(belief: Mixture, other: Mixture, share: Tensor) -> Mixture:
     return Mixture(*(torch.cat([a.to(dtype), b.to(dtype)], -1) for a, b in pairs))
 
 
-def evidence_of(bank: Bank) -> Tensor:
+def evidence_of(bank: Bank | LiveBank) -> Tensor:
     """The log evidence [batch] of a bank of one group, by the measure of `Data.attempt`.
 
     The noise that its kernels imply is given, and so held against the likeliest.

@@ -1,0 +1,300 @@
+"""The bank of Gaussian processes for one running experiment, with the fewest operations a trial.
+
+It says what `kernels.Bank` says (tests/model/test_live_bank.py) of one episode and all of its
+observations, without axes for batches and groups: points come last, so that every operation runs
+along hundreds of numbers. As in model/live.py, what is small is computed in numpy, whose operations
+cost less to call, and both see the same memory.
+
+What is known of points (a pool, a goal's) is kept from one observation to the next: each adds one
+row over the factor, and changes the covariance of two sets of points by a product of two rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from aline.model.kernels import (
+    LEAST_SHARE,
+    NOISE,
+    REMEMBERED,
+    TINY,
+    Expectation,
+    KernelBank,
+    Place,
+    place_of,
+)
+
+Array = np.ndarray[Any, np.dtype[np.float32]]
+Indices = np.ndarray[Any, np.dtype[np.intp]]
+
+_APART = np.float32(5)  # features are cut there
+
+
+class Shapes(NamedTuple):
+    """What `KernelBank.covariance` multiplies with, as arrays [kernel, ...]."""
+
+    stretch: Array
+    slope: Array
+    bend: Array
+    curve: Array
+
+    def covariance(self, a: Array, b: Array) -> Array:
+        """[kernel, n, m] of a [n, design] and b [m, design]."""
+        apart = np.square(a[:, None] - b)
+        square: Array = self.stretch @ apart.reshape(-1, a.shape[1]).T
+        square = square.reshape(len(square), len(a), len(b))
+        r = np.sqrt(square)
+        r *= self.slope
+        top = self.curve * square
+        top += r
+        top += 1
+        square *= self.bend
+        square -= r
+        np.exp(square, out=square)
+        square *= top
+        return square
+
+
+class Rows:
+    """An array that grows along its second axis, without a copy for whoever comes first."""
+
+    def __init__(self, first: Array, room: int):
+        kernels, self.used, points = first.shape
+        self.buffer = np.empty((kernels, self.used + room, points), np.float32)
+        self.buffer[:, : self.used] = first
+
+    def append(self, known: int, more: Array) -> Rows:
+        """With more rows behind the first `known`."""
+        total = known + more.shape[1]
+        if self.used == known and total <= self.buffer.shape[1]:
+            self.buffer[:, known:total] = more
+            self.used = total
+            return self
+        return Rows(np.concatenate([self.buffer[:, :known], more], 1), room=total)
+
+
+class Asked(NamedTuple):
+    """Points that a bank was asked about, and what it computed for them."""
+
+    points: Tensor  # kept, so that no other points can take their place in memory
+    known: int  # how many observations
+    rows: Rows  # [kernel, context, point], over the factor
+    squares: Array  # [kernel, point], these squared and summed
+
+    @property
+    def white(self) -> Array:
+        """The rows of as many observations as are known."""
+        return self.rows.buffer[:, : self.known]
+
+
+class Shared(NamedTuple):
+    """What two sets of points tell of each other after some observations."""
+
+    points: tuple[Tensor, Tensor]  # candidates and targets, kept as in `Asked`
+    known: int  # how many observations
+    covariance: Array  # [kernel, target, candidate], changed in place by whoever has it
+
+
+class Worth(NamedTuple):
+    """What an outcome at each candidate would tell of the function at some targets."""
+
+    fall: Array  # [kernel, candidate], of the targets' variance
+    left: Array  # [kernel, 1], that variance
+    average: Array  # [candidate], the share that would go, over all kernels
+
+    def features(self, among: slice | Indices) -> Array:
+        """The logs of all shares of some candidates, [worth_features, candidate]."""
+        shares = np.empty((len(self.fall) + 1, len(self.average[among])), np.float32)
+        np.divide(self.fall[:, among], self.left, out=shares[:-1])
+        shares[-1] = self.average[among]
+        return np.log(np.clip(shares, LEAST_SHARE, 1, out=shares), out=shares)
+
+
+class Fit(NamedTuple):
+    """How each kernel explains the data, [kernel]."""
+
+    log_scale: Array
+    density: Array  # log marginal likelihood, not normalised
+    weight: Array  # the same, normalised
+
+
+@dataclass(frozen=True)
+class LiveBank:
+    """One episode's context as a bank holds it.
+
+    The covariance of candidates and targets is large, and memory that was never used before costs
+    more than the product. So there is one, which the next bank takes from its past; a bank without
+    it computes it anew.
+    """
+
+    shapes: Shapes
+    designs: Array  # [context, design]
+    factor: Array  # [kernel, context, context]
+    white: Array  # [kernel, context], the outcomes over the factor
+    asked: dict[Place, Asked] = field(default_factory=dict, repr=False)
+    shared: list[Shared] = field(default_factory=list, repr=False)
+    past: list[Shared] = field(default_factory=list, repr=False)
+
+    @classmethod
+    def empty(cls, kernels: KernelBank) -> LiveBank:
+        """Of no data yet."""
+        count, size = kernels.inverse.shape
+        shapes = Shapes(kernels.stretch.numpy(), *kernels.shapes.numpy())
+        designs, factor, white = (
+            np.zeros(shape, np.float32) for shape in ((0, size), (count, 0, 0), (count, 0))
+        )
+        return cls(shapes, designs, factor, white)
+
+    def extend(self, design: Tensor, outcome: Tensor) -> LiveBank:
+        """With one more observation: design [1, design], outcome [1]."""
+        x, count = design.numpy(), len(self.designs)
+        row = _over(self.factor, self.shapes.covariance(self.designs, x))[..., 0]
+        root = np.sqrt(np.maximum(1 + NOISE - _dot(row, row), NOISE))
+        value = (outcome.numpy() - _dot(row, self.white)) / root
+        factor = np.zeros((len(row), count + 1, count + 1), np.float32)
+        factor[:, :count, :count] = self.factor
+        factor[:, count, :count] = row
+        factor[:, count, count] = root
+        return LiveBank(
+            self.shapes,
+            np.concatenate([self.designs, x]),
+            factor,
+            np.concatenate([self.white, value[:, None]], 1),
+            asked=dict(list(self.asked.items())[-REMEMBERED:]),
+            past=self.shared or self.past,
+        )
+
+    def ask(self, points: Tensor) -> Asked:
+        """What is known of points [point, design] now."""
+        place = place_of(points)
+        before = self.asked.pop(place, None)
+        if before is None or before.known < len(self.designs):
+            before = self._learn(points, before)
+        self.asked[place] = before  # now the latest
+        return before
+
+    def _learn(self, points: Tensor, before: Asked | None) -> Asked:
+        """Add rows for the observations that came since."""
+        known, count = (0 if before is None else before.known), len(self.designs)
+        more = self.shapes.covariance(self.designs[known:], points.numpy())
+        if before is not None:
+            more -= self.factor[:, known:, :known] @ before.white
+        corner = self.factor[:, known:, known:]
+        more = more / corner if count - known == 1 else _over(corner, more)
+        squares = np.einsum("knp,knp->kp", more, more)
+        if before is None:
+            return Asked(points, count, Rows(more, room=count + 1), squares)
+        return Asked(points, count, before.rows.append(known, more), before.squares + squares)
+
+    @cached_property
+    def _fit(self) -> Fit:
+        count = self.white.shape[1] + 1
+        scale = np.log((_dot(self.white, self.white) + 1) / count) / 2
+        diagonal = np.diagonal(self.factor, 0, 1, 2)
+        density = -count * scale - np.log(diagonal).sum(1)
+        weight = np.exp(density - density.max())
+        return Fit(scale, density, weight / weight.sum())
+
+    @property
+    def _log_count(self) -> Array:
+        return np.array([np.log1p(self.white.shape[1])], np.float32)
+
+    def fit(self) -> tuple[Tensor, Tensor, Tensor]:
+        """As `Bank.fit`."""
+        scale, density, _ = self._fit
+        every = (scale, density, self._log_count)
+        return tuple(torch.from_numpy(part)[None, None] for part in every)  # type: ignore[return-value]
+
+    @cached_property
+    def description(self) -> Array:
+        """Features [context_features] of all that was seen."""
+        scale, _, weight = self._fit
+        return np.concatenate([scale, weight, self._log_count])
+
+    def describe(self) -> Tensor:
+        """As `Bank.describe`."""
+        return torch.from_numpy(self.description)[None, None]
+
+    def expect(self, points: Tensor, among: slice | Indices) -> tuple[Array, Array, Array]:
+        """Means, deviations and features [point_features, point] at some of points."""
+        asked, (log_scale, _, weight) = self.ask(points), self._fit
+        mean = np.matmul(self.white[:, None], asked.white)[:, 0, among]
+        left = np.maximum(1 + NOISE - asked.squares[:, among], NOISE)
+        log_scale = log_scale[:, None]
+        average = weight @ mean
+        away = mean - average
+        log_spread = np.log(np.maximum(weight @ (np.exp(2 * log_scale) * left + away * away), TINY))
+        log_spread /= 2
+        spread = np.exp(log_spread)
+        count, size = mean.shape
+        features = np.empty((3 * count + 2, size), np.float32)
+        np.divide(away, spread, out=features[:count])
+        np.subtract(np.log(left) / 2 + log_scale, log_spread, out=features[count : 2 * count])
+        np.clip(features[: 2 * count], -_APART, _APART, out=features[: 2 * count])
+        features[2 * count : 3 * count] = weight[:, None]
+        features[-2] = np.clip(average, -_APART, _APART)
+        features[-1] = log_spread
+        return average, spread, features
+
+    def predict(self, points: Tensor) -> Expectation:
+        """As `Bank.predict`, at points [1, 1, target, design]."""
+        mean, std, features = map(torch.from_numpy, self.expect(points[0, 0], slice(None)))
+        return Expectation(mean[None, None], std[None, None], features.T[None, None])
+
+    def weigh_candidates(self, candidates: Tensor, targets: Tensor) -> Worth:
+        """What candidates [candidate, design] would tell of targets [target, design]."""
+        own = np.maximum(1 + NOISE - self.ask(candidates).squares, NOISE)
+        left = np.maximum(1 - self.ask(targets).squares, TINY).sum(1)
+        common = self._take(candidates, targets)
+        fall = np.einsum("ktc,ktc->kc", common.covariance, common.covariance)
+        self.shared[:] = [common]
+        fall /= own
+        log_scale, _, weight = self._fit
+        size = weight * np.exp(2 * (log_scale - log_scale.max()))
+        return Worth(fall, left[:, None], (size @ fall) / (size @ left))
+
+    def worth(self, candidates: Tensor, targets: Tensor, wanted: Tensor) -> Tensor:
+        """As `Bank.worth`, of candidates [1, 1, query, design]."""
+        found = self.weigh_candidates(candidates[0, 0], targets[0, wanted[0]])
+        return torch.from_numpy(found.features(slice(None))).T[None, None]
+
+    def _take(self, candidates: Tensor, targets: Tensor) -> Shared:
+        """Their covariance given all that was seen; nobody else has it until it is put back."""
+        before = None
+        for box in (self.shared, self.past):
+            before = before or (box.pop() if box else None)
+        pair = [place_of(candidates), place_of(targets)]
+        if before is None or [place_of(points) for points in before.points] != pair:
+            # A kernel at a time, so that what is between stays in the processor's cache.
+            prior = np.empty((len(self.white), len(targets), len(candidates)), np.float32)
+            for number, one in enumerate(zip(*self.shapes, strict=True)):
+                shape = Shapes(*(part[None] for part in one))
+                prior[number] = shape.covariance(targets.numpy(), candidates.numpy())
+            before = Shared((candidates, targets), 0, prior)
+        rows, common = slice(before.known, None), torch.from_numpy(before.covariance)
+        a = torch.from_numpy(self.ask(candidates).white[:, rows])
+        b = torch.from_numpy(self.ask(targets).white[:, rows]).mT
+        if a.shape[1] == 1:  # a product of two vectors: one pass instead of three
+            common.addcmul_(b, a, value=-1)
+        elif a.shape[1]:
+            common.baddbmm_(b, a, alpha=-1)
+        return before._replace(known=len(self.designs))
+
+
+def _dot(a: Array, b: Array) -> Array:
+    """Of rows [kernel, n]."""
+    out: Array = np.einsum("kn,kn->k", a, b)
+    return out
+
+
+def _over(factor: Array, rows: Array) -> Array:
+    """Rows [kernel, n, m] over a lower triangular factor [kernel, n, n]."""
+    parts = torch.from_numpy(factor), torch.from_numpy(np.ascontiguousarray(rows))
+    out: Array = torch.linalg.solve_triangular(*parts, upper=False).numpy()
+    return out

@@ -1,0 +1,130 @@
+"""The bank of a running experiment says what a bank says that reads all data at once."""
+
+import pytest
+import torch
+from small import SIZES, goal_for, random_context, seeded
+from torch import Tensor
+
+from aline.episodes import Context, Goal, Offer
+from aline.model import LearnedPolicy, ModelConfig, Network, fresh
+from aline.model.kernels import Bank, KernelBank
+from aline.model.live_bank import LiveBank
+from aline.model.live_functions import SHORTLIST, FunctionView
+from aline.model.policy import Memory
+from aline.model.running import begin
+from aline.tasks import get
+
+TASK = get("gp2d", horizon=8)
+BANK = KernelBank(2, 7)
+DATA = random_context(TASK.spec, 1, 12)
+CANDIDATES = TASK.spec.design.sample(1, 30, seeded(3))[:, None]
+TARGETS = TASK.spec.design.sample(1, 9, seeded(4))
+ALL = torch.ones(1, 9, dtype=torch.bool)
+
+
+def grown(order: list[int], asking: bool = True) -> LiveBank:
+    bank = LiveBank.empty(BANK)
+    for row in order:
+        bank = bank.extend(DATA.designs[:, row], DATA.outcomes[:, row])
+        if asking:
+            bank.worth(CANDIDATES, TARGETS, ALL)
+    return bank
+
+
+def at_once(order: list[int]) -> Bank:
+    return BANK.read(Context(DATA.designs[:, order], DATA.outcomes[:, order]), None, None)
+
+
+def answers(bank: Bank | LiveBank) -> list[Tensor]:
+    expected = bank.predict(CANDIDATES)
+    return [
+        expected.mean,
+        expected.std,
+        expected.features,
+        bank.predict(TARGETS[:, None]).features,
+        bank.worth(CANDIDATES, TARGETS, ALL),
+        bank.describe(),
+        *bank.fit(),
+    ]
+
+
+def assert_same(one: Bank | LiveBank, other: Bank | LiveBank, tolerance: float = 2e-4) -> None:
+    for a, b in zip(answers(one), answers(other), strict=True):
+        assert a.shape == b.shape
+        assert torch.allclose(a, b, atol=tolerance)
+
+
+@pytest.mark.parametrize("asking", [True, False])
+@pytest.mark.parametrize("count", [0, 1, 12])
+def test_it_is_the_bank_that_reads_all_at_once(count: int, asking: bool) -> None:
+    assert_same(grown(list(range(count)), asking), at_once(list(range(count))))
+
+
+def test_order_does_not_matter() -> None:
+    assert_same(grown([3, 1, 4, 0, 5, 9, 2, 6]), grown([0, 1, 2, 3, 4, 5, 6, 9]))
+
+
+def test_several_futures_of_the_same_past() -> None:
+    past = grown([0, 1, 2])
+    for row in (5, 6, 7):
+        future = past.extend(DATA.designs[:, row], DATA.outcomes[:, row])
+        assert_same(future, at_once([0, 1, 2, row]))
+        further = future.extend(DATA.designs[:, 8], DATA.outcomes[:, 8])
+        assert_same(further, at_once([0, 1, 2, row, 8]))
+        assert_same(future, at_once([0, 1, 2, row]))
+    assert_same(past, at_once([0, 1, 2]))
+
+
+def test_targets_that_are_not_wanted_do_not_count() -> None:
+    wanted = torch.tensor([[True, False, True] * 3])
+    bank, whole = grown([0, 1, 2]), at_once([0, 1, 2])
+    expected = whole.worth(CANDIDATES, TARGETS, wanted)
+    assert torch.allclose(bank.worth(CANDIDATES, TARGETS, wanted), expected, atol=2e-4)
+
+
+def network() -> Network:
+    config = ModelConfig(kernels=6, **SIZES)  # type: ignore[arg-type]
+    return fresh(TASK.spec, config, seeded(0)).eval().requires_grad_(False)
+
+
+def live_view(made: Network) -> FunctionView:
+    view = begin(made)
+    for row in range(6):
+        view = view.extend(DATA.designs[:, row], DATA.outcomes[:, row])
+    assert isinstance(view, FunctionView)
+    return view
+
+
+@pytest.mark.parametrize("wanted", [("predictions",), ("lengthscale",), ("scale", "predictions")])
+def test_the_best_candidate_has_the_largest_logit(wanted: tuple[str, ...]) -> None:
+    made = network()
+    names = [n for n in made.spec.parameters.labels if any(w in n for w in wanted)]
+    goal = goal_for(TASK.spec, (*names, *(w for w in wanted if w == "predictions")), 1)
+    view, plain = live_view(made), made.read(Context(DATA.designs[:, :6], DATA.outcomes[:, :6]))
+    pool = TASK.spec.design.sample(1, 3 * SHORTLIST, seeded(5))
+    allowed = torch.rand(1, pool.shape[1], generator=seeded(6)) < 0.7
+    scores = plain.scores(pool[:, None], goal)[:, 0]
+    assert torch.allclose(view.scores(pool[:, None], goal)[:, 0], scores, atol=1e-3)
+    expected = scores.masked_fill(~allowed, -torch.inf).argmax(1)
+    assert torch.equal(view.best(pool, goal, allowed), expected)
+    assert torch.equal(view.best(pool, goal), scores.argmax(1))
+
+
+def test_only_what_is_allowed_is_chosen() -> None:
+    """Also where fewer are allowed than are scored."""
+    made = network()
+    goal: Goal = goal_for(TASK.spec, ("predictions",), 1)
+    pool = TASK.spec.design.sample(1, 2 * SHORTLIST, seeded(5))
+    allowed = torch.zeros(1, pool.shape[1], dtype=torch.bool)
+    allowed[0, 17] = True
+    chosen = LearnedPolicy(made).choose(
+        Memory(live_view(made), goal), Offer(pool, allowed), seeded(0)
+    )
+    assert torch.equal(chosen, pool[:, 17])
+
+
+def test_outcomes_in_double_precision_leave_a_bank_in_its_own() -> None:
+    """As they come where they are to be standardised."""
+    bank = BANK.read(Context(DATA.designs[:, :2], DATA.outcomes[:, :2]), None, None)
+    bank = bank.extend(DATA.designs[:, 2], DATA.outcomes[:, 2].double())
+    assert_same(bank, at_once([0, 1, 2]))
