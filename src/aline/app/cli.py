@@ -276,6 +276,9 @@ def bench(
         str | None, typer.Option(help="Training time of each method that learns, such as 30min.")
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Methods measured at once.")] = 1,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Take what an earlier run has measured already.")
+    ] = False,
     seed: Seed = 0,
     out: Annotated[Path, typer.Option(help="The folder for its files.")] = Path("results"),
     as_json: Json = False,
@@ -291,9 +294,7 @@ def bench(
     from aline.app.bench.bench import Settings
     from aline.app.bench.run import progress_bar, run_bench, stem, write_bench
 
-    settings = Settings(
-        quick, seed, episodes, _names(tasks), _names(methods), budget=budget, jobs=jobs
-    )
+    settings = Settings(quick, seed, episodes, _names(tasks), _names(methods), budget, jobs, resume)
     for each in [find(one) for one in (BENCHES if name == "all" else [name])]:
         with progress_bar() as progress:
             measured = run_bench(each, settings, part, progress)
