@@ -224,6 +224,9 @@ def evaluate(
             min=1, help="With --contrastive: a fixed pool of so many designs, no repeats."
         ),
     ] = None,
+    refined: Annotated[
+        bool, typer.Option("--refined", help="Also the posterior that the likelihood refines.")
+    ] = False,
     output: Annotated[
         Path | None, typer.Option(help="Also write the result there, as JSON.")
     ] = None,
@@ -238,12 +241,14 @@ def evaluate(
     from aline.app.subject import open_subject
 
     subject = open_subject(model, task)
+    if contrastive is not None and refined:
+        raise InputError("--refined is for posteriors, not for bounds: leave out --contrastive")
     if contrastive is not None:
         result = bound(subject, contrastive, episodes, pool, seed)
     elif pool is not None:
         raise InputError("--pool is for bounds: add --contrastive 1000000")
     else:
-        result = measure(subject, episodes, seed)
+        result = measure(subject, episodes, seed, refined)
     if output is not None:
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
