@@ -1,13 +1,16 @@
 import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
 from aline.app.demo import Demo, Observer, prior_beliefs, run_demo, targeted
-from aline.app.subject import Subject
+from aline.app.subject import Subject, open_subject
 from aline.errors import InputError
 from aline.spaces import Parameters
-from aline.tasks import get
+from aline.tasks import Task, get
 
 
 def test_every_trial_is_reported_as_it_happens(subjects: dict[str, Subject]) -> None:
@@ -84,3 +87,28 @@ def test_an_observer_answers_in_the_users_units() -> None:
     answers = [observer.answer({"x": 0.5}) for _ in range(400)]
     expected = observer.truth["intercept"] + 0.5 * observer.truth["slope"]
     assert sum(answers) / 400 == pytest.approx(expected, abs=4 * 0.5 / 20)
+
+
+def test_where_the_network_is_rough_the_likelihood_has_the_last_word(
+    demos: dict[str, Demo], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aline.app.demo.ROUGH", 1.1)
+    demo = replace(demos["location"])
+    assert demo.refined is not None
+    assert demo.refined.number == demo.last.number
+    assert demo.refined.mean == demo.experiment.refined().mean != demo.last.mean
+    assert demo.to_json()["refined"]["mean"] == demo.refined.mean
+
+
+def test_a_good_posterior_is_left_alone(
+    demos: dict[str, Demo], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aline.app.demo.ROUGH", 0.0)
+    assert replace(demos["location"]).refined is None
+
+
+def test_without_a_likelihood_there_is_nothing_to_refine_with(
+    save: Callable[[Task, Path], Path], tmp_path: Path
+) -> None:
+    folder = save(get("gp1d", horizon=2), tmp_path / "gp1d")
+    assert run_demo(open_subject(str(folder))).refined is None

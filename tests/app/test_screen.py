@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -62,9 +63,18 @@ def test_the_bar_stays_on_its_line_when_the_posterior_leaves_the_priors_interval
 
 def test_the_summary_compares_every_parameter_with_the_truth(demos: dict[str, Demo]) -> None:
     demo = demos["psychometric"]
-    lines = summary(demo)
+    lines = summary(demo, demo.last)
     assert lines[0].split("  ")[-1] == "truth is"
     assert [line.split()[0] for line in lines[2:4]] == ["→", "→"]
     for line, name in zip(lines[2:], ("threshold", "slope", "guess", "lapse"), strict=True):
         assert name in line
         assert line.endswith("inside") == demo.holds_truth(name)
+
+
+def test_a_rough_posterior_is_followed_by_the_likelihoods(
+    demos: dict[str, Demo], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aline.app.demo.ROUGH", 1.1)
+    lines = shown(replace(demos["location"]), 100)
+    first, second = [i for i, line in enumerate(lines) if line.endswith("truth is")]
+    assert any("experiment.refined()" in line for line in lines[first:second])

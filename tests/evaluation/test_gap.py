@@ -221,3 +221,31 @@ def test_steps_and_goals() -> None:
     assert parameter_goals(get("linear").spec) == [
         ("intercept", "slope"), ("intercept",), ("slope",),
     ]  # fmt: skip
+
+
+def test_a_refined_posterior_is_right_where_the_network_knows_nothing() -> None:
+    """Its rows are those of the closed form, on the same experiments."""
+    task = get("linear", horizon=5)
+    model = small_model(task)
+    result = evaluate(model, task, episodes=60, nodes=(8, 8), refined=True)
+    played = simulate_experiments(
+        model, task, ("intercept", "slope"), episodes=60, lengths=[5], seed=0
+    )
+    exact = perfect(model.network, played.context, (5,))
+    theta = played.theta[:, None]
+    gained = exact.log_prob(theta) - Normal(0.0, 1.0).log_prob(theta)
+    target = "intercept,slope"
+    found = values(result, "refined_j", target)
+    assert found == {5: pytest.approx(float(gained.sum(-1).mean()), abs=0.1)}
+    assert found[5] > values(result, "j", target)[5] + 0.5
+    assert values(result, "refined_rmse", target)[5] < values(result, "rmse", target)[5]
+    covered = (exact.cdf(theta) - 0.5).abs() <= 0.45
+    for i, name in enumerate(("intercept", "slope")):
+        share = values(result, f"refined_coverage:{name}", target)[5]
+        assert share == pytest.approx(float(covered[..., i].double().mean()), abs=0.05)
+
+
+def test_nothing_to_refine_with() -> None:
+    task = get("gp1d", horizon=3)
+    with pytest.raises(InputError, match="task gp1d has no likelihood to refine a posterior with"):
+        evaluate(small_model(task), task, episodes=2, refined=True)

@@ -86,7 +86,9 @@ def test_rows() -> None:
 
 
 def test_mistakes() -> None:
-    with pytest.raises(InputError, match="episodes must be at least 2"):
-        Protocol(1, 4)
+    with pytest.raises(InputError, match="episodes must be at least 1, got 0"):
+        Protocol(0, 4)
+    with pytest.raises(InputError, match="episodes must be at least 2, got 1"):
+        measure_information(RandomPolicy(LINEAR.design), LINEAR, Protocol(1, 4), 10)
     with pytest.raises(InputError, match="needs at least 29 candidates for 30 steps, got 10"):
         Protocol(5, 30, start=1, pool=10)

@@ -16,7 +16,7 @@ def _answer(theta, design, generator):
     raise AssertionError("an experiment never simulates")
 
 
-def _task(**changes) -> Task:
+def small_task(**changes) -> Task:
     settings = {
         "name": "small",
         "parameters": {"threshold": Uniform(-3.0, 3.0), "slope": LogNormal(0.0, 0.5)},
@@ -29,14 +29,14 @@ def _task(**changes) -> Task:
 
 
 TASKS = {
-    "binary-box": _task(),
-    "real-box": _task(
+    "binary-box": small_task(),
+    "real-box": small_task(
         parameters={"a": Normal(1.0, 2.0), "w": Dirichlet(torch.ones(3))},
         design=Box(x=(0.0, 1.0), time=(0.0, 10.0)),
         outcome=Real(loc=100.0, scale=5.0),
     ),
-    "pool": _task(design=Pool(dose=[0.1, 0.3, 1.0, 3.0, 10.0])),
-    "predictions-only": _task(parameters={}, outcome=Real(loc=0.0, scale=1.0)),
+    "pool": small_task(design=Pool(dose=[0.1, 0.3, 1.0, 3.0, 10.0])),
+    "predictions-only": small_task(parameters={}, outcome=Real(loc=0.0, scale=1.0)),
 }
 
 

@@ -224,6 +224,9 @@ def evaluate(
             min=1, help="With --contrastive: a fixed pool of so many designs, no repeats."
         ),
     ] = None,
+    refined: Annotated[
+        bool, typer.Option("--refined", help="Also the posterior that the likelihood refines.")
+    ] = False,
     output: Annotated[
         Path | None, typer.Option(help="Also write the result there, as JSON.")
     ] = None,
@@ -238,12 +241,14 @@ def evaluate(
     from aline.app.subject import open_subject
 
     subject = open_subject(model, task)
+    if contrastive is not None and refined:
+        raise InputError("--refined is for posteriors, not for bounds: leave out --contrastive")
     if contrastive is not None:
         result = bound(subject, contrastive, episodes, pool, seed)
     elif pool is not None:
         raise InputError("--pool is for bounds: add --contrastive 1000000")
     else:
-        result = measure(subject, episodes, seed)
+        result = measure(subject, episodes, seed, refined)
     if output is not None:
         output.parent.mkdir(parents=True, exist_ok=True)
         output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
@@ -276,6 +281,9 @@ def bench(
         str | None, typer.Option(help="Training time of each method that learns, such as 30min.")
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Methods measured at once.")] = 1,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Take what an earlier run has measured already.")
+    ] = False,
     seed: Seed = 0,
     out: Annotated[Path, typer.Option(help="The folder for its files.")] = Path("results"),
     as_json: Json = False,
@@ -291,9 +299,7 @@ def bench(
     from aline.app.bench.bench import Settings
     from aline.app.bench.run import progress_bar, run_bench, stem, write_bench
 
-    settings = Settings(
-        quick, seed, episodes, _names(tasks), _names(methods), budget=budget, jobs=jobs
-    )
+    settings = Settings(quick, seed, episodes, _names(tasks), _names(methods), budget, jobs, resume)
     for each in [find(one) for one in (BENCHES if name == "all" else [name])]:
         with progress_bar() as progress:
             measured = run_bench(each, settings, part, progress)

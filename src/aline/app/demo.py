@@ -13,11 +13,13 @@ from typing import Any
 import torch
 
 from aline.app.subject import Subject
-from aline.experiment import Experiment
+from aline.experiment import Experiment, Posterior
+from aline.model.refine import can_refine
 from aline.spaces import Parameters
 from aline.tasks import PREDICTIONS, Spec, Task, World
 
 LEVEL = 0.95
+ROUGH = 0.1  # below this share of draws that count, the network's posterior is not the last word
 # Truths and answers have a stream of their own: what an experiment asks must not depend on them.
 # This one begins, at seed 0, with an observer who is nowhere near the edges of the prior.
 STREAM = 2**32 + 239_000
@@ -128,12 +130,24 @@ class Demo:
             "truth": self.truth,
             "prior": {name: asdict(belief) for name, belief in self.prior.items()},
             "inside": {name: self.holds_truth(name) for name in self.truth},
+            "refined": None if self.refined is None else asdict(self.refined),
         }
 
-    def holds_truth(self, name: str) -> bool:
-        """Whether the final interval of a parameter contains the true value."""
-        low, high = self.last.interval[name]
+    def holds_truth(self, name: str, step: Step | None = None) -> bool:
+        """Whether the interval of a parameter, at the end or else, contains the true value."""
+        low, high = (step or self.last).interval[name]
         return low <= self.truth[name] <= high
+
+    @cached_property
+    def refined(self) -> Step | None:
+        """What the task's own likelihood says at the end, where the network is only rough."""
+        if not can_refine(self.subject.task):
+            return None
+        started = time.perf_counter()
+        posterior = self.experiment.refined(self.subject.task)
+        if posterior.effective >= ROUGH:
+            return None
+        return _belief(posterior, self.last.number, self.last.design, self.last.outcome, started)
 
 
 def targeted(spec: Spec, target: Sequence[str]) -> tuple[str, ...]:
@@ -199,7 +213,16 @@ def _look(
     outcome: float | None,
     started: float,
 ) -> Step:
-    posterior = experiment.posterior()
+    return _belief(experiment.posterior(), number, design, outcome, started)
+
+
+def _belief(
+    posterior: Posterior,
+    number: int,
+    design: Mapping[str, float],
+    outcome: float | None,
+    started: float,
+) -> Step:
     mean, std = dict(posterior.mean), dict(posterior.std)
     seconds = time.perf_counter() - started
     interval = {name: posterior.interval(name, LEVEL) for name in mean}

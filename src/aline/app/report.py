@@ -10,11 +10,11 @@ from string import Template
 
 from aline import __version__
 from aline.app.card import facts_of
-from aline.app.demo import Demo
+from aline.app.demo import Demo, Step
 from aline.app.plots import Plate, plates
 from aline.app.plots.canvas import css_variables, to_svg
 from aline.app.tables import outcome_text, typeset
-from aline.app.words import explanation, heading
+from aline.app.words import REFINED, explanation, heading
 from aline.model.checkpoint import write_atomically
 
 
@@ -36,7 +36,8 @@ def render(demo: Demo, command: str) -> str:
         explanation="\n".join(f"<p>{escape(text)}</p>" for text in explanation(demo)),
         cards="\n".join(_card(demo, name) for name in demo.shown),
         figures="\n".join(_figure(plate) for plate in plates(demo)),
-        summary=_summary_table(demo),
+        summary=_summary_table(demo, demo.last),
+        refined="" if demo.refined is None else _refined(demo, demo.refined),
         trials=_trial_table(demo),
         facts=_definitions(_facts(demo, command)),
         version=escape(__version__),
@@ -70,18 +71,22 @@ def _figure(plate: Plate) -> str:
     )
 
 
-def _summary_table(demo: Demo) -> str:
+def _refined(demo: Demo, step: Step) -> str:
+    return f"<p>{escape(REFINED)}</p>\n{_summary_table(demo, step)}"
+
+
+def _summary_table(demo: Demo, step: Step) -> str:
     header = ["parameter", "truth", "prior sd", "posterior sd", "mean", "95 % interval", "truth is"]
     rows = []
     for name in demo.spec.parameters.labels:
         span = _span(demo, name)
-        values = [demo.truth[name], demo.prior[name].std, demo.last.std[name], demo.last.mean[name]]
+        values = [demo.truth[name], demo.prior[name].std, step.std[name], step.mean[name]]
         rows.append(
             [
                 demo.spec.label(name) + (" (target)" if name in demo.shown else ""),
                 *(typeset(value, span) for value in values),
-                _interval(demo.last.interval[name], span),
-                "inside" if demo.holds_truth(name) else "outside",
+                _interval(step.interval[name], span),
+                "inside" if demo.holds_truth(name, step) else "outside",
             ]
         )
     return _table(header, rows)

@@ -20,7 +20,11 @@ _KINDS = {
     "coverage": ("coverage of the 90 % interval: how often it holds the truth", 2),
     "rmse": ("RMSE of the targets: of the posterior mean, and of the whole posterior", 3),
     "posterior_rmse": ("", 3),
+    "refined_coverage": ("coverage of the refined posterior (experiment.refined())", 2),
+    "refined_rmse": ("RMSE of the refined posterior", 3),
+    "refined_posterior_rmse": ("", 3),
     "j": ("nats gained about the targets: J, and the bounds that need a likelihood", 2),
+    "refined_j": ("", 2),
     "spce": ("", 2),
     "snmc": ("", 2),
     "ace": ("", 2),
@@ -29,7 +33,10 @@ _KINDS = {
 _NAMES = {
     "rmse": "mean",
     "posterior_rmse": "posterior",
+    "refined_rmse": "mean",
+    "refined_posterior_rmse": "posterior",
     "j": "J",
+    "refined_j": "J of the refined posterior",
     "spce": "sPCE, from below",
     "snmc": "sNMC, from above",
     "ace": "the same with draws from q, from below",
@@ -37,11 +44,11 @@ _NAMES = {
 }
 
 
-def measure(subject: Subject, episodes: int, seed: int) -> dict[str, Any]:
+def measure(subject: Subject, episodes: int, seed: int, refined: bool) -> dict[str, Any]:
     """Evaluate, with a progress bar where someone is looking."""
     with _bar(f"evaluating {subject.name}") as tell:
         told = partial(tell, "evaluating")
-        return evaluate(subject.model, subject.task, episodes, seed, told)
+        return evaluate(subject.model, subject.task, episodes, seed, told, refined=refined)
 
 
 def bound(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from aline.app.demo import Demo, PriorBelief, Step, default_target, prior_beliefs, targeted
 from aline.app.tables import aligned, number, outcome_text
-from aline.app.words import result, scene, title
+from aline.app.words import REFINED, result, scene, title
 from aline.spaces import Binary
 from aline.tasks import Spec
 
@@ -138,8 +138,12 @@ class DemoScreen:
         """The result against the truth."""
         milliseconds = 1000 * demo.seconds_per_trial
         self.say("\nAgainst the truth (→ was aimed at)", bold=True)
-        for line in summary(demo):
+        for line in summary(demo, demo.last):
             self.say(line)
+        if demo.refined is not None:
+            self.say("\n" + textwrap.fill(REFINED, self.width), bold=True)
+            for line in summary(demo, demo.refined):
+                self.say(line)
         self.say()
         self.say(textwrap.fill(result(demo), self.width))
         self.say(
@@ -161,19 +165,19 @@ def interval_bar(step: Step, name: str, prior: PriorBelief, width: int) -> str:
     return "".join(marks)
 
 
-def summary(demo: Demo) -> list[str]:
-    """Every parameter at the end, against the truth."""
+def summary(demo: Demo, step: Step) -> list[str]:
+    """Every parameter at a step, against the truth."""
     header = ["", "truth", "mean", "95 % interval", "prior sd", "posterior sd", "truth is"]
     rows = []
     for name in (*demo.shown, *(n for n in demo.spec.parameters.labels if n not in demo.shown)):
-        prior, step = demo.prior[name], demo.last
+        prior = demo.prior[name]
         first, last = step.interval[name]
         # A prior over orders of magnitude would leave no digit of a small value.
         span = min(prior.interval[1] - prior.interval[0], 20 * (last - first) or math.inf)
         low, high = (number(edge, span) for edge in (first, last))
         numbers = [demo.truth[name], step.mean[name], prior.std, step.std[name]]
         truth, mean, before, after = (number(value, span) for value in numbers)
-        verdict = "inside" if demo.holds_truth(name) else "outside"
+        verdict = "inside" if demo.holds_truth(name, step) else "outside"
         mark = "→ " if name in demo.shown else "  "
         rows.append(
             [

@@ -8,6 +8,11 @@ from aline.spaces import Binary
 from aline.tasks import Spec
 from aline.tasks.psychometric import PRESETS
 
+REFINED = (
+    "The network's posterior is only rough here. By the task's own likelihood "
+    "(experiment.refined())"
+)
+
 _SCENES = {
     "psychometric": (
         "An observer looks at stimuli of different strength and says yes or no. How likely a yes "

@@ -104,9 +104,10 @@ class VpcePolicy:
         flat = designs.reshape(batch * config.outer, 1, -1)
         outcomes = world.answer(flat, generator).view(batch, config.outer)
         own = self.task.log_prob(world.theta, flat, outcomes.view(-1, 1)).view(batch, config.outer)
-        # [contrastive, batch, outer]: every outcome under every other draw of its episode.
-        each = self.task.log_prob(others.transpose(0, 1), designs, outcomes)
-        evidence = torch.cat([own[None], each]).logsumexp(0) - math.log(config.contrastive + 1)
+        # [contrastive, batch, outer]: every outcome under every other draw of its episode. They
+        # share a design, so that what it predicts for a draw is computed once.
+        each = self.task.log_prob(others.transpose(0, 1), x[:, None], outcomes)
+        evidence = torch.logaddexp(own, each.logsumexp(0)) - math.log(config.contrastive + 1)
         return (own - evidence).mean(1)
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from aline.errors import InputError
+
 _Z95 = 1.959964
 
 
@@ -20,6 +22,13 @@ class Estimate:
 
     def __str__(self) -> str:
         return f"{self.value:.3g} ± {self.ci95:.2g}"
+
+
+def enough(episodes: int) -> int:
+    """As many as an interval needs, or an error."""
+    if episodes < 2:
+        raise InputError(f"episodes must be at least 2, got {episodes}")
+    return episodes
 
 
 def mean(values: Tensor) -> Estimate:

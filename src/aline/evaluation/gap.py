@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from aline.episodes import Context
+from aline.errors import InputError
 from aline.evaluation.estimates import Estimate, mean, proportion
 from aline.evaluation.exact import (
     MOST_PARAMETERS,
@@ -19,6 +21,7 @@ from aline.evaluation.exact import (
 from aline.evaluation.results import Row, result, row
 from aline.evaluation.simulated import Simulated, log_prior, simulate_experiments
 from aline.model import Mixture, Model
+from aline.model.refine import Refiner, can_refine, smoothed
 from aline.spaces import Parameters
 from aline.tasks import PREDICTIONS, Spec, Task
 
@@ -39,19 +42,23 @@ def evaluate(
     *,
     start: int = 0,
     nodes: Sequence[int] | None = None,
+    refined: bool = False,
 ) -> dict[str, Any]:
     """Measure a model on simulated experiments of its own policy, for each of its goals.
 
     Rows, for t in 0, 5, 10, 20, 30 and the horizon: `gap:NAME`, the mean of log p - log q of the
     true NAME with p the exact posterior; `coverage:NAME` of the 90 % interval; `j`, the nats
     gained about the targets; `rmse` of their posterior means and `posterior_rmse` of the whole
-    posterior. Goals are paired: the same truths.
+    posterior. Goals are paired: the same truths. With `refined`, all but the gap also of the
+    posterior that the likelihood refines, as `refined_…` after the last trial.
     """
     began = time.monotonic()
     task = task.described_by(model.spec)
     steps = steps_of(model.spec)
     goals = parameter_goals(model.spec)
     notes = [] if can_be_exact(task) else [_no_exact(task)]
+    if refined and not can_refine(task):
+        raise InputError(f"task {task.spec.name} has no likelihood to refine a posterior with")
     rows: list[Row] = []
     for number, names in enumerate(goals):
         target = ",".join(names)
@@ -65,6 +72,8 @@ def evaluate(
                 values += _gaps(task, played, nodes, told)
             except NotConvergedError as error:
                 notes.append(f"no gap for {target}: {error}")
+        if refined:
+            values += _refined(task, played, names)
         rows += [row(model.spec.name, method(model.spec), target, *value) for value in values]
         if progress is not None:
             progress((number + 1) * episodes, len(goals) * episodes)
@@ -119,6 +128,31 @@ def _learned(spec: Spec, played: Simulated, names: Sequence[str]) -> Iterator[Me
             yield f"coverage:{name}", step, proportion(covered[:, i, k])
 
 
+def _refined(task: Task, played: Simulated, names: Sequence[str]) -> Iterator[Measured]:
+    """The same of the refined posterior after the last trial.
+
+    J is of each parameter by itself, as q's is: what they tell together would be more still.
+    """
+    parameters, step, last = task.spec.parameters, played.lengths[-1], len(played.lengths) - 1
+    q, seen = played.posterior, played.context
+    ranks, gained, draws = [], [], []
+    for i, theta in enumerate(played.theta.double()):
+        mine = Mixture(*(part[i, last] for part in (q.log_weight, q.mean, q.std)))
+        context = Context(seen.designs[i : i + 1], seen.outcomes[i : i + 1])
+        z = Refiner(task, mine, context).draw(torch.Generator()).z
+        density = smoothed(z).log_prob(theta) - log_prior(theta)
+        ranks.append((z < theta).double().mean(0))
+        gained.append(density[parameters.mask(names)].sum())
+        draws.append(z)
+    covered = _covered(torch.stack(ranks), LEVEL)
+    errors = _root_squares(parameters, torch.stack(draws, 1), played.theta, names)
+    yield "refined_j", step, mean(torch.stack(gained))
+    yield "refined_rmse", step, mean(errors[0])
+    yield "refined_posterior_rmse", step, mean(errors[1])
+    for k, name in enumerate(parameters.names):
+        yield f"refined_coverage:{name}", step, proportion(covered[:, k])
+
+
 def _covered(rank: Tensor, level: float) -> Tensor:
     return (rank - 0.5).abs() <= level / 2
 
@@ -129,11 +163,18 @@ def _errors(spec: Spec, played: Simulated, names: Sequence[str]) -> tuple[Tensor
     Root mean squares, in the user's units. The second includes the posterior's spread; that is
     what the paper plots for the psychometric function.
     """
-    labels = [label for name in names for label in _labels(spec.parameters, name)]
     generator = torch.Generator()  # its default seed: these draws stand for an integral
-    draws = spec.parameters.to_labels(played.posterior.sample(_DRAWS, generator))
-    truth = spec.parameters.to_labels(played.theta)
-    errors = torch.stack([draws[label] - truth[label][:, None] for label in labels])
+    draws = played.posterior.sample(_DRAWS, generator)
+    return _root_squares(spec.parameters, draws, played.theta[:, None], names)
+
+
+def _root_squares(
+    parameters: Parameters, draws: Tensor, theta: Tensor, names: Sequence[str]
+) -> tuple[Tensor, Tensor]:
+    """Of the error of the draws' mean and of all draws [draw, ..., parameter], [...] each."""
+    labels = [label for name in names for label in _labels(parameters, name)]
+    found, truth = parameters.to_labels(draws), parameters.to_labels(theta)
+    errors = torch.stack([found[label] - truth[label] for label in labels])
     return errors.mean(1).square().mean(0).sqrt(), errors.square().mean((0, 1)).sqrt()
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from aline.episodes import Context, Policy
 from aline.evaluation.bounds import Bounds, adaptive_bounds, information_bounds
-from aline.evaluation.estimates import Estimate, mean
+from aline.evaluation.estimates import Estimate, enough, mean
 from aline.evaluation.results import Row, result, row
 from aline.evaluation.simulated import Protocol, log_prior, play_protocol, posteriors_after
 from aline.model import LearnedPolicy, Mixture, Model, Network
@@ -55,6 +55,7 @@ def measure_information(
     `network` is the posterior whose J (Eq. 9, nats gained over the prior) is reported beside, and
     with `adaptive` draws an episode from it also the adaptive pair of bounds.
     """
+    enough(protocol.episodes)
     names = tuple(task.spec.parameters.priors)
     theta, context = play_protocol(policy, task, names, protocol, _named(progress, "playing"))
     bounds = nearer = None

@@ -42,7 +42,7 @@ def result(bench: str, rows: list[Row], seconds: float, **more: Any) -> dict[str
     return {
         "bench": bench,
         "command": shlex.join([_program(), *sys.argv[1:]]),
-        "commit": _commit(),
+        "commit": commit(),
         "machine": machine(),
         "seconds": round(seconds, 1),
         **more,
@@ -55,7 +55,7 @@ def _program() -> str:
     return "aline" if name == "__main__.py" else name  # python -m aline
 
 
-def _commit() -> str | None:
+def commit() -> str | None:
     """The commit of the checkout that aline runs from; None when it is installed elsewhere."""
     here = Path(__file__).parent
     try:

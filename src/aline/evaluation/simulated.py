@@ -21,6 +21,7 @@ from aline.episodes import (
     play,
 )
 from aline.errors import InputError
+from aline.evaluation.estimates import enough
 from aline.model import LearnedPolicy, Mixture, Model, Network
 from aline.spaces import Design
 from aline.tasks import Task
@@ -67,7 +68,7 @@ def simulate_experiments(
     designs come first.
     """
     policy = LearnedPolicy(model.network, task=task)
-    protocol = Protocol(episodes, max(lengths), start, seed=seed)
+    protocol = Protocol(enough(episodes), max(lengths), start, seed=seed)
     theta, context = play_protocol(policy, task, targets, protocol)
     posterior = posteriors_after(model.network, context, lengths)
     return Simulated(theta, context, posterior, tuple(lengths))
@@ -89,8 +90,8 @@ class Protocol:
     stimuli: Tensor | None = None  # [stimulus, design], all on offer at every step
 
     def __post_init__(self) -> None:
-        if self.episodes < 2:
-            raise InputError(f"episodes must be at least 2, got {self.episodes}")
+        if self.episodes < 1:
+            raise InputError(f"episodes must be at least 1, got {self.episodes}")
         if self.pool is not None and self.pool < self.steps - self.start:
             raise InputError(
                 f"a pool without repeats needs at least {self.steps - self.start} candidates for "

@@ -4,6 +4,7 @@ from aline.experiment.experiment import Experiment, prepare
 from aline.experiment.marginals import Marginal
 from aline.experiment.posterior import Posterior
 from aline.experiment.predictive import Predictive
+from aline.experiment.refined import RefinedPosterior
 from aline.experiment.storage import Storage, open_storage
 from aline.experiment.trial import Trial
 
@@ -12,6 +13,7 @@ __all__ = [
     "Marginal",
     "Posterior",
     "Predictive",
+    "RefinedPosterior",
     "Storage",
     "Trial",
     "open_storage",

@@ -10,7 +10,7 @@ fixed seed. Nothing is computed until asked.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -30,11 +30,12 @@ if TYPE_CHECKING:
 class Posterior:
     """Marginal posteriors of the parameters; under the network they are independent.
 
-    `names` are scalars: a vector parameter `a` appears as a_1, a_2, ...
+    `names` are scalars: a vector parameter `a` appears as a_1, a_2, ... `mixture` is what the
+    network says, on its own scale.
     """
 
     def __init__(self, mixture: Mixture, parameters: Parameters):
-        self._given, self._parameters = mixture, parameters
+        self.mixture, self._parameters = mixture, parameters
         self._marginals: dict[str, Marginal] = {}
 
     @property
@@ -88,10 +89,16 @@ class Posterior:
         Outside the support it is -inf. A simplex is a density of all its shares but the last.
         """
         full, inside = _complete(self._parameters, _read(self._parameters, theta))
-        z = self._parameters.to_network(full, dtype=torch.float64)
-        density = self._mixture.log_prob(z) - self._parameters.log_volume(z)
-        joint = density[..., self._parameters.mask(theta)].sum(-1)
-        return torch.where(inside, joint, -torch.inf)
+        z, columns = self._parameters.to_network(full, dtype=torch.float64), self._columns(theta)
+        volume = self._parameters.log_volume(z)[..., columns].sum(-1)
+        return torch.where(inside, self._log_density(z, columns) - volume, -torch.inf)
+
+    def _columns(self, names: Iterable[str]) -> list[int]:
+        return [i for i, wanted in enumerate(self._parameters.mask(names).tolist()) if wanted]
+
+    def _log_density(self, z: Tensor, columns: list[int]) -> Tensor:
+        """Of some coordinates of z [..., parameter], on the network's scale."""
+        return self._mixture.log_prob(z)[..., columns].sum(-1)
 
     def to_arviz(self, draws: int = 4000) -> arviz.InferenceData:
         """Draws as an arviz InferenceData, for its plots and summaries."""
@@ -135,7 +142,7 @@ class Posterior:
 
     @cached_property
     def _components(self) -> Components:
-        m = self._given
+        m = self.mixture
         log_weights, means, stds = (
             part.detach().numpy().astype(np.float64) for part in (m.log_weight, m.mean, m.std)
         )

@@ -18,11 +18,11 @@ from torch import Tensor
 
 from aline.episodes import Context
 from aline.model.heads import Mixture
+from aline.model.refine import power_of
 from aline.tasks import Task
 
 DRAWS = 2048  # from q, among which possible truths are sought
 EFFECTIVE = 48.0  # how many of them count at least
-HALVINGS = 16  # of the interval in which the power of their weights is sought
 TRUTHS = 64  # that are kept, all equally likely
 FEW = 16  # designs that are looked at closely
 AT_ONCE = 2**17  # likelihood values held at a time, so that they stay in the cache
@@ -142,13 +142,4 @@ def tempered(log_weight: Tensor, least: float) -> Tensor:
 
     Where few of many draws fit the data, their weights are raised to a power below one.
     """
-    # What cannot be is very unlikely: minus infinity times nothing is no number.
-    log_weight = (log_weight - log_weight.amax(1, keepdim=True)).clamp_min(-1e9)
-    low, high = torch.zeros(len(log_weight), 1), torch.ones(len(log_weight), 1)
-    power = high
-    for _ in range(HALVINGS):
-        effective = 1 / (power * log_weight).softmax(1).square().sum(1, keepdim=True)
-        enough = effective >= least
-        low, high = torch.where(enough, power, low), torch.where(enough, high, power)
-        power = torch.where(low == 1, low, 0.5 * (low + high))
-    return (low * log_weight).softmax(1)
+    return (power_of(log_weight, least) * log_weight).softmax(1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from aline import zoo
 from aline.app.bench.bench import Bench, Measured, Progress, Result, Row, Settings
+from aline.app.bench.pieces import Piece, piece
 from aline.episodes import Context, Goal
 from aline.errors import NotFoundError
 from aline.evaluation import row
@@ -103,6 +105,7 @@ def _rmse_part(settings: Settings, progress: Progress) -> Measured:
     runs = settings.count(200, 4)
     rows: list[Row] = []
     data: dict[str, Any] = {}
+    notes: list[str] = []
     methods = settings.among("methods", [method for method in METHODS if method != "ace-rs"])
     for name in settings.among("tasks", PROBLEMS):
         number = PROBLEMS.index(name)
@@ -111,13 +114,20 @@ def _rmse_part(settings: Settings, progress: Progress) -> Measured:
         found: dict[str, Curves] = {}
         for place, method in enumerate(methods):
             progress(f"{name}: errors", place, len(methods))
-            found[method] = _played(problem, method, model, steps, settings.seed)
+            play = partial(_played, problem, method, model, steps, settings.seed)
+            one = piece(settings, "al", "errors", name, method, measure=_tensors(play))
+            found[method] = Curves(**one.tensors)
+            notes += one.notes
             published = PUBLISHED[method][number] if method in PUBLISHED else None
             rows += _curve_rows(name, method, found[method], published)
         progress(f"{name}: errors", len(methods), len(methods))
         rows += _ratio_rows(name, found, steps)
         data[f"rmse:{name}"] = {method: _band(curves.rmse) for method, curves in found.items()}
-    return Measured(rows, data)
+    return Measured(rows, data, notes)
+
+
+def _tensors(play: Callable[[], Curves]) -> Callable[[], Piece]:
+    return lambda: Piece(vars(play()))
 
 
 def _curve_rows(name: str, method: str, curves: Curves, published: float | None) -> Iterator[Row]:

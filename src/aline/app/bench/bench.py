@@ -32,6 +32,7 @@ class Settings:
     methods: tuple[str, ...] | None = None  # likewise
     budget: str | None = None  # of what has to be trained; None is the benchmark's own
     jobs: int = 1  # processes
+    resume: bool = False  # take what an earlier run has measured already
 
     def among(self, what: Literal["tasks", "methods"], every: Sequence[str]) -> tuple[str, ...]:
         """The tasks or methods to measure, of all that there are."""
