@@ -3,9 +3,12 @@
     python benchmarks/service.py --output results/service.json
 
 50 experiments of 30 trials at the same time on loopback, on one worker with SQLite, and on two with
-PostgreSQL where that is installed (two processes on one database; every participant's calls
-alternate between them). Participants take half a second to answer, give or take a quarter, which
-is quick for people; then the same without any pause, where each caller waits for the 49 others.
+PostgreSQL where that is installed (two processes on one database; a participant keeps its
+connection, and with it its worker, as browsers do). Participants take half a second to answer, give
+or take a quarter, which is quick for people; then the same without any pause, where each caller
+waits for the 49 others. Then participants hop from worker to worker with every call, so that each
+worker must catch up with what the other did.
+Trials begin when all experiments exist: before, there would be fewer than 50.
 Last, a service is killed 50 times while 10 experiments run. Measure on an idle machine: the load
 runs on the same cores.
 """
@@ -79,16 +82,17 @@ def measure_load(
     name: str,
     workers: int,
     think: float,
+    hopping: bool,
     arguments: argparse.Namespace,
 ) -> list[dict[str, Any]]:
     """Latency under load, and that nothing was lost or doubled."""
     services = [nursery.start(url, requests_per_second=1e6) for _ in range(workers)]
     ports = [one.port for one in services]
-    asyncio.run(load(ports, 2, 5, prefix=f"warm {think}"))
+    prefix = f"{name} {think} {hopping}"
+    asyncio.run(load(ports, 2, 5, prefix=f"warm {prefix}"))
     began = time.perf_counter()
-    people = asyncio.run(
-        load(ports, arguments.experiments, arguments.trials, think, prefix=f"{name} {think}")
-    )
+    size = arguments.experiments, arguments.trials
+    people = asyncio.run(load(ports, *size, think, prefix, hopping))
     seconds = time.perf_counter() - began
     for one in services:
         one.kill()
@@ -97,6 +101,7 @@ def measure_load(
     told = sum(len(storage.read(one.name)) for one in people)
     storage.close()
     more = {"workers": workers, "experiments": arguments.experiments, "think": think}
+    more["hopping"] = hopping
     rows = latency_rows(name, people, **more)
     rows.append(
         row(name, "trials_per_second", len(people) * arguments.trials / seconds, told, **more)
@@ -122,12 +127,13 @@ def show(rows: list[dict[str, Any]]) -> None:
         value = one["value"]
         if one["metric"] == "seconds_per_call":
             verdict = f"bar {BAR * 1e3:.0f} ms: {'met' if value < BAR else 'MISSED'}"
-            tail = verdict if one["quantile"] == 0.99 else ""
+            tail = verdict if one["quantile"] == 0.99 and not one["hopping"] else ""
             what, number = f"{one['part']} p{one['quantile'] * 100:.0f}", f"{value * 1e3:8.1f} ms"
         else:
             what, number, tail = one["metric"], f"{value:8.1f}   ", f"n = {one['n']}"
         pause = f"answers after {one['think']:g} s" if "think" in one else ""
-        print(f"{one['storage']:11} {pause:20} {what:24} {number}  {tail}")
+        pause += ", hopping" if one.get("hopping") else ""
+        print(f"{one['storage']:11} {pause:29} {what:24} {number}  {tail}")
 
 
 def main() -> None:
@@ -154,9 +160,12 @@ def main() -> None:
         elif "postgresql" in arguments.storage:
             server = postgresql.Server()
             stores.append(("postgresql", server.url, 2))
-        for think in arguments.think:
-            for name, url, workers in stores:
-                rows += measure_load(nursery, url, name, workers, think, arguments)
+        for hopping in (False, True):
+            for think in arguments.think:
+                for name, url, workers in stores:
+                    if workers > 1 or not hopping:
+                        case = name, workers, think, hopping
+                        rows += measure_load(nursery, url, *case, arguments)
         if server is not None:
             server.stop()
         if arguments.kills:

@@ -182,16 +182,30 @@ class Participant:
     tells: list[float] = field(default_factory=list)
     retries: int = 0
 
-    async def run(self, ports: list[int], trials: int, think: float = 0.0) -> None:
-        """Tell so many trials, through each port in turn, repeating what got no reply."""
+    async def run(
+        self,
+        ports: list[int],
+        trials: int,
+        think: float = 0.0,
+        together: asyncio.Barrier | None = None,
+    ) -> None:
+        """Tell so many trials, through each port in turn, repeating what got no reply.
+
+        Where experiments begin together, the first trial waits until all of them exist.
+        """
         with ExitStack() as opened:  # closed even when the load is called off
             connections = [opened.enter_context(closing(Connection(port))) for port in ports]
+            await self._create(connections[0], trials)
+            if together is not None:
+                await together.wait()
             await self._answer(connections, trials, think)
+
+    async def _create(self, connection: Connection, trials: int) -> None:
+        create = {"model": "psychometric", "name": self.name, "horizon": trials}
+        await self._insist(connection, "/experiments", create, 201)
 
     async def _answer(self, connections: list[Connection], trials: int, think: float) -> None:
         path = f"/experiments/{quote(self.name, safe='')}"
-        create = {"model": "psychometric", "name": self.name, "horizon": trials}
-        await self._insist(connections[0], "/experiments", create, 201)
         chance = random.Random(self.name)  # people do not answer in step
         await asyncio.sleep(think * chance.uniform(0.0, 2.0))
         for turn in range(trials):
@@ -225,11 +239,23 @@ class Participant:
 
 
 async def load(
-    ports: list[int], experiments: int, trials: int, think: float = 0.0, prefix: str = "load"
+    ports: list[int],
+    experiments: int,
+    trials: int,
+    think: float = 0.0,
+    prefix: str = "load",
+    hopping: bool = True,
 ) -> list[Participant]:
-    """Run experiments at the same time."""
+    """Run experiments at the same time; their trials begin when all of them exist.
+
+    Participants are spread over the ports, or each hops from port to port with every call.
+    """
     people = [Participant(f"{prefix} {number}") for number in range(experiments)]
-    await asyncio.gather(*(one.run(ports, trials, think) for one in people))
+    together = asyncio.Barrier(experiments)
+    mine = [ports if hopping else [ports[i % len(ports)]] for i in range(experiments)]
+    await asyncio.gather(
+        *(one.run(p, trials, think, together) for one, p in zip(people, mine, strict=True))
+    )
     return people
 
 
