@@ -141,8 +141,9 @@ export class Experiment {
   }
 
   /** What is known: name -> { mean, std, interval }. */
-  async posterior(level = 0.95) {
-    return (await this.client.call("GET", `${this.path}/posterior?level=${level}`)).parameters;
+  async posterior(level = 0.95, refined = false) {
+    const path = `${this.path}/posterior?level=${level}&refined=${refined}`;
+    return (await this.client.call("GET", path)).parameters;
   }
 
   /** What would be measured at designs: { mean, std, interval }, lists in their order. */

@@ -179,9 +179,12 @@ class Experiment:
         body = {"designs": designs, "outcomes": list(outcomes)}
         return [Trial(one) for one in self._post("/attach", body)["trials"]]
 
-    def posterior(self, level=0.95):
-        """What is known: name -> {"mean", "std", "interval"}."""
-        path = f"{self._path}/posterior?level={level}"
+    def posterior(self, level=0.95, refined=False):
+        """What is known: name -> {"mean", "std", "interval"}.
+
+        `refined`: by the task's own likelihood, where it is known; takes a second.
+        """
+        path = f"{self._path}/posterior?level={level}&refined={str(refined).lower()}"
         return self._client._call("GET", path)["parameters"]
 
     def predict(self, designs, level=0.95):

@@ -44,6 +44,8 @@ def test_a_whole_experiment_equals_the_librarys(client: TestClient) -> None:
     known = client.get(f"{path}/posterior", params={"level": 0.9}).json()["parameters"]
     assert known["threshold"]["mean"] == pytest.approx(own.posterior().mean["threshold"])
     assert known["slope"]["interval"] == pytest.approx(own.posterior().interval("slope", 0.9))
+    refined = client.get(f"{path}/posterior", params={"refined": True}).json()["parameters"]
+    assert refined["threshold"]["mean"] == pytest.approx(own.refined().mean["threshold"])
     predicted = client.post(f"{path}/predict", json={"designs": {"stimulus": [-1.0, 2.0]}}).json()
     assert predicted["mean"] == pytest.approx(own.predict({"stimulus": [-1.0, 2.0]}).mean.tolist())
     assert predicted["interval"] is None

@@ -50,6 +50,9 @@ Key = Annotated[
     ),
 ]
 Level = Annotated[float, Query(gt=0, lt=1, description="Of the intervals.")]
+Refined = Annotated[
+    bool, Query(description="By the task's own likelihood, where it is known; takes a second.")
+]
 
 _FAILURES: dict[int | str, dict[str, Any]] = {
     code: {"model": schemas.Failure, "description": words}
@@ -106,10 +109,13 @@ class Desk:
         """Work that a participant must not wait for."""
         return await asyncio.get_running_loop().run_in_executor(self._slow, work, *arguments)
 
-    async def look(self, name: str, work: Callable[[Experiment], Result]) -> Result:
+    async def look(
+        self, name: str, work: Callable[[Experiment], Result], *, slow: bool = False
+    ) -> Result:
         """Show something of an experiment as the storage has it now."""
         await self._open(name)
-        return await self.quick(lambda: work(self.lab.look(name)))
+        run = self.slow if slow else self.quick
+        return await run(lambda: work(self.lab.look(name)))
 
     async def change(
         self, name: str, work: Callable[[Experiment], Result], call: Call | None = None
@@ -356,13 +362,16 @@ async def simulate(request: Request, name: Name) -> Response:
 
 
 @api.get("/experiments/{name}/posterior", response_model=schemas.Posterior, tags=["results"])
-async def posterior(request: Request, name: Name, level: Level = 0.95) -> Response:
+async def posterior(
+    request: Request, name: Name, level: Level = 0.95, refined: Refined = False
+) -> Response:
     """What is known about the parameters."""
-    return Json(
-        await desk_of(request).look(
-            name, lambda e: shapes.posterior(e.posterior(), e.sequence, level)
-        )
-    )
+
+    def work(experiment: Experiment) -> Any:
+        found = experiment.refined() if refined else experiment.posterior()
+        return shapes.posterior(found, experiment.sequence, level)
+
+    return Json(await desk_of(request).look(name, work, slow=refined))
 
 
 @api.post("/experiments/{name}/predict", response_model=schemas.Predictive, tags=["results"])
