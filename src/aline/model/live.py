@@ -264,7 +264,7 @@ def _stored(views: Sequence[LiveView]) -> list[Stored[Array]]:
     news = [view.new for view in views if view.new is not None]
     if not news:
         return [view.before for view in views]
-    designs, outcomes = map(torch.cat, zip(*news, strict=True))
+    designs, outcomes = news[0] if len(news) == 1 else map(torch.cat, zip(*news, strict=True))
     seen = np.concatenate([weights.spectrum(designs), outcomes.numpy()[:, None]], 1)
     keys, values = weights.project(weights.context_states(weights.observation(seen)))
     plain = _plain(designs.numpy(), outcomes.numpy())
@@ -296,10 +296,12 @@ def _parameter_rows(views: Sequence[LiveView]) -> list[ParameterRows]:
 
 
 def _components(views: Sequence[LiveView]) -> list[Components]:
-    states, plains = zip(*(view._parameter_rows for view in views), strict=True)
-    last, plain = np.concatenate([rows[-1] for rows in states]), np.concatenate(plains)
+    known = [(states[-1], plain) for states, plain in (view._parameter_rows for view in views)]
+    last, plain = known[0] if len(known) == 1 else map(np.concatenate, zip(*known, strict=True))
     raw = views[0].weights.posterior(np.concatenate([standardise(last), plain], 1))
     parts = mixtures(raw, plain, views[0].network.config.components)
+    if len(views) == 1:
+        return [parts]
     return list(map(Components, *(_by_view(part, len(views)) for part in parts)))
 
 
@@ -313,7 +315,7 @@ def ask(rows: Tensor, views: Sequence[LiveView], goals: Sequence[Goal]) -> Tenso
     weights = views[0].weights
     depth, pairs = len(weights.policy), zip(views, goals, strict=True)
     selected = [view._selected_states(goal, depth) for view, goal in pairs]
-    own = weights.project(np.concatenate(selected, 1))
+    own = weights.project(np.concatenate(selected, 1) if len(views) > 1 else selected[0])
     ends = list(accumulate((states.shape[1] for states in selected), initial=0))
     mine = [slice(*pair) for pair in pairwise(ends)]
     stored = [view.stored for view in views]
@@ -382,12 +384,29 @@ def decode_rows(
         states.append(rows)
     if not has_shortcuts:
         return states, rows[:, :0]
-    views, width, keys = stored.plain.shape
-    heads, tokens = len(weights) // views, len(rows) // views
-    shares = weights.reshape(views, heads, keys, tokens)
-    read = stored.plain[:, None] @ shares / total.reshape(views, heads, 1, tokens)
-    turned = read.reshape(views, heads * width, tokens).swapaxes(1, 2)
-    return states, turned.reshape(len(rows), heads * width)
+    views, tokens = len(stored.plain), weights.shape[2]
+    if views == 1:
+        read = stored.plain @ weights / total  # [view * head, plain, token]
+    else:
+        by_view = weights.reshape(views, -1, *weights.shape[1:])
+        read = (stored.plain[:, None] @ by_view).reshape(len(weights), -1, tokens) / total
+    return states, _turned_back(read.reshape(-1, tokens), views)
+
+
+def _turned(rows: Rows, views: int) -> Rows:
+    """Rows [view * token, width] as [view * width, token]."""
+    if views == 1:
+        return rows.T
+    width = rows.shape[1]
+    return rows.reshape(views, -1, width).swapaxes(1, 2).reshape(views * width, -1)
+
+
+def _turned_back(columns: Rows, views: int) -> Rows:
+    """Columns [view * width, token] as [view * token, width]."""
+    if views == 1:
+        return columns.T
+    tokens = columns.shape[1]
+    return columns.reshape(views, -1, tokens).swapaxes(1, 2).reshape(views * tokens, -1)
 
 
 @dataclass(frozen=True)
@@ -433,17 +452,14 @@ class FoldedLayer(Generic[Rows]):
         With the heads of several views, as many rows in turn read each view's.
         """
         heads, _, head_dim = keys.shape
-        width = rows.shape[1]
-        views = heads * head_dim // width
-        tokens = len(rows) // views
-        query = _product(standardise(rows), self.query, self.query_bias)
-        query = query.reshape(views, tokens, width).swapaxes(1, 2)
-        logits = _products(keys, query.reshape(heads, head_dim, tokens))  # [head, key, token]
+        views = heads * head_dim // rows.shape[1]
+        query = _turned(_product(standardise(rows), self.query, self.query_bias), views)
+        logits = _products(keys, query.reshape(heads, head_dim, -1))  # [head, key, token]
         weights = _powers(logits if bias is None else logits + bias)
         sums = _products(values, weights)
         total = sums[:, head_dim:]
-        read = (sums[:, :head_dim] / total).reshape(views, width, tokens).swapaxes(1, 2)
-        told = _product(read.reshape(len(rows), width), self.out, rows)
+        read = (sums[:, :head_dim] / total).reshape(views * rows.shape[1], -1)
+        told = _product(_turned_back(read, views), self.out, rows)
         told += self.out_bias
         return self.feed(told), weights, total
 
@@ -597,7 +613,11 @@ def mixtures(raw: Array, plain: Array, components: int) -> Components:
 
 def moments_of(mixtures: Sequence[Components]) -> Array:
     """Means, then log spreads, as `Mixture.moments` has them, [view, 2 * parameter]."""
-    log_weight, means, std = map(np.array, zip(*mixtures, strict=True))
+    log_weight, means, std = (
+        [part[None] for part in mixtures[0]]
+        if len(mixtures) == 1
+        else map(np.array, zip(*mixtures, strict=True))
+    )
     weight = np.exp(log_weight)
     mean = np.add.reduce(weight * means, 2)
     away = means - mean[..., None]
