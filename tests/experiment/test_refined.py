@@ -6,8 +6,9 @@ from experiment.small import SIZES, TASKS, small, small_task
 
 from aline.errors import InputError
 from aline.evaluation.exact import exact_grid_posterior
-from aline.experiment import Experiment
+from aline.experiment import Experiment, RefinedPosterior
 from aline.model import Model, ModelConfig, fresh
+from aline.model.refine import Draws
 from aline.tasks import Task, get
 from aline.tasks.linear import exact_posterior
 
@@ -124,3 +125,29 @@ def test_outcomes_in_other_units_have_no_likelihood() -> None:
     experiment = Experiment(untrained(get("linear")), standardise=True, target="slope")
     with pytest.raises(InputError, match="standardise=True"):
         experiment.refined()
+
+
+def test_the_joint_density_of_parameters_that_go_together() -> None:
+    """A long ridge: its density is that of the normal, not of its marginals' product."""
+    generator = torch.Generator().manual_seed(0)
+    a = torch.randn(4096, generator=generator, dtype=torch.float64)
+    b = a + 0.05 * torch.randn(4096, generator=generator, dtype=torch.float64)
+    parameters = get("linear").spec.parameters
+    found = RefinedPosterior(Draws(torch.stack([a, b], 1), 1.0), parameters)
+    covariance = torch.tensor([[1.0, 1.0], [1.0, 1.0 + 0.05**2]], dtype=torch.float64)
+    exact = torch.distributions.MultivariateNormal(torch.zeros(2).double(), covariance)
+    at = exact.sample((200,))
+    density = found.log_prob({"intercept": at[:, 0], "slope": at[:, 1]})
+    assert float((density - exact.log_prob(at)).abs().mean()) < 0.25
+
+
+def test_intervals_are_the_draws_own() -> None:
+    """Also of two peaks, which smoothing must not fill."""
+    side = torch.arange(2048) % 2 * 2.0 - 1
+    z = side + 0.02 * torch.randn(2048, generator=torch.Generator().manual_seed(0))
+    parameters = get("linear").spec.parameters
+    found = RefinedPosterior(Draws(torch.stack([z, z], 1).double(), 1.0), parameters)
+    low, high = found.interval("slope", 0.9)
+    assert low == pytest.approx(-1.026, abs=0.005)
+    assert high == pytest.approx(1.026, abs=0.005)
+    assert found.std["slope"] == pytest.approx(1.0, abs=0.01)

@@ -100,7 +100,7 @@ def test_what_cannot_be_is_not_drawn() -> None:
 
 
 def test_nothing_that_q_holds_possible_can_be() -> None:
-    with pytest.raises(InputError, match=r"none of 2048 draws.*check the log_likelihood of task"):
+    with pytest.raises(InputError, match=r"only 0 of 2048 draws.*check the log_likelihood of task"):
         edge(-1.0).draw(torch.Generator())
 
 
@@ -131,3 +131,32 @@ def test_which_tasks_can_refine() -> None:
     assert can_refine(LINEAR)
     assert can_refine(get("ces"))
     assert not can_refine(get("gp1d"))
+
+
+def test_two_peaks_stay_two() -> None:
+    generator = torch.Generator().manual_seed(0)
+    side = torch.randint(2, (2048, 1), generator=generator) * 2.0 - 1
+    z = side + 0.02 * torch.randn(2048, 1, generator=generator)
+    density = smoothed(z.double())
+    at = torch.tensor([[1.0], [-1.0], [0.0]], dtype=torch.float64)
+    peak, other, between = density.log_prob(at)[:, 0].exp().tolist()
+    assert peak == pytest.approx(9.97, rel=0.25)
+    assert other == pytest.approx(9.97, rel=0.25)
+    assert between < 1e-6
+
+
+def test_too_few_possible_draws_are_refused() -> None:
+    with pytest.raises(InputError, match="draws of the network's posterior could have given"):
+        edge(0.002).draw(torch.Generator())
+
+
+def test_nothing_to_refine() -> None:
+    task = Task(
+        parameters={},
+        design=Box(x=(0.0, 1.0)),
+        outcome=Real(loc=0.0, scale=1.0),
+        simulate=lambda theta, design, generator: design["x"],
+        log_likelihood=lambda theta, design, outcome: 0 * outcome,
+        horizon=3,
+    )
+    assert not can_refine(task)

@@ -206,6 +206,11 @@ class Experiment:
     def stop(self, stop: Mapping[str, float] | None) -> None:
         self._change(stop=plain_stop(self._state.spec, stop))
 
+    @property
+    def shares_a_pass(self) -> bool:
+        """Whether `prepare` computes its next design together with those of others."""
+        return self._state.shares_a_pass
+
     def posterior(self) -> Posterior:
         """What is known about the parameters."""
         return self._state.posterior

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 class Posterior:
     """Marginal posteriors of the parameters; under the network they are independent.
 
-    `names` are scalars: a vector parameter `a` appears as a_1, a_2, ... `mixture` is what the
-    network says, on its own scale.
+    `names` are scalars: a vector parameter `a` appears as a_1, a_2, ... `mixture` holds the
+    densities on the network's scale.
     """
 
     def __init__(self, mixture: Mixture, parameters: Parameters):
@@ -122,7 +122,7 @@ class Posterior:
         return "\n".join(lines)
 
     def _make(self, name: str) -> Marginal:
-        owner, position = _find(self._parameters, name)
+        owner, position = find_label(self._parameters, name)
         columns = self._parameters.index(owner)
         if self._parameters.is_direct(name):
             return self._coordinate(name, columns[position])
@@ -150,7 +150,7 @@ class Posterior:
         return weights / weights.sum(-1, keepdims=True), means, stds
 
 
-def _find(parameters: Parameters, name: str) -> tuple[str, int]:
+def find_label(parameters: Parameters, name: str) -> tuple[str, int]:
     """The declared parameter that a scalar name belongs to, and its place there."""
     for owner, prior in parameters.priors.items():
         labels = [f"{owner}_{i + 1}" for i in range(prior.size)] if prior.size else [owner]

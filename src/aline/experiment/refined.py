@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from aline.errors import InputError
 from aline.experiment.marginals import Coordinate, Marginal
-from aline.experiment.posterior import Posterior
+from aline.experiment.posterior import Posterior, find_label
 from aline.experiment.state import State
 from aline.model.refine import Draws, Refiner, can_refine, smoothed
 from aline.spaces import Parameters
-from aline.spaces.priors import UniformScale
+from aline.spaces.priors import Scale, UniformScale
 from aline.tasks import Task, simulator_of
 
 _SHARE = UniformScale(0.0, 1.0)
@@ -45,22 +47,57 @@ class RefinedPosterior(Posterior):
         return {name: value.float() for name, value in self._parameters.to_user(z).items()}
 
     def _make(self, name: str) -> Marginal:
-        if name not in self.names or self._parameters.is_direct(name):
-            return super()._make(name)
+        find_label(self._parameters, name)
+        if self._parameters.is_direct(name):
+            column = self._parameters.names.index(name)
+            return Drawn(name, self._draws[:, column], self._parameters.scales[column])
         # A later share of a simplex hangs on several coordinates: its own draws tell of it.
         value = self._parameters.to_labels(self._draws)[name].clamp(_EDGE, 1 - _EDGE)
-        share = smoothed(_SHARE.to_network(value)[:, None])
-        weights, means, stds = (
-            part[0].numpy() for part in (share.log_weight.exp(), share.mean, share.std)
-        )
-        return Coordinate(name, (weights, means, stds), _SHARE)
+        return Drawn(name, _SHARE.to_network(value), _SHARE)
 
     def _log_density(self, z: Tensor, columns: list[int]) -> Tensor:
-        """Of all these coordinates together, which a draw has in common."""
-        mean, std = self.mixture.mean[columns], self.mixture.std[columns]
-        apart = (z[..., columns, None] - mean) / std
-        each = (-0.5 * apart.square() - (std * math.sqrt(2 * math.pi)).log()).sum(-2)
-        return each.logsumexp(-1) - math.log(len(self._draws))
+        """Of all these coordinates together, smoothed along the axes of the cloud of draws.
+
+        The more coordinates, the rougher.
+        """
+        if len(columns) == 1:
+            return self.mixture.log_prob(z)[..., columns[0]]
+        draws = self._draws[:, columns]
+        root = torch.linalg.cholesky(draws.T.cov())
+        known, asked = (
+            torch.linalg.solve_triangular(root, (part - draws.mean(0)).mT, upper=False).mT
+            for part in (draws, z[..., columns].reshape(-1, len(columns)))
+        )
+        count, size = known.shape
+        width = (4 / (size + 2) / count) ** (1 / (size + 4))
+        apart = torch.cdist(asked, math.sqrt(1 - width**2) * known) / width
+        log_kernel = -0.5 * apart.square() - size * math.log(width * math.sqrt(2 * math.pi))
+        density: Tensor = log_kernel.logsumexp(1) - math.log(count) - root.diagonal().log().sum()
+        return density.reshape(z.shape[:-1])
+
+
+class Drawn(Coordinate):
+    """A parameter of which there are draws: only its density is smoothed."""
+
+    def __init__(self, name: str, z: Tensor, scale: Scale):
+        mixture = smoothed(z[:, None])
+        parts = mixture.log_weight.exp(), mixture.mean, mixture.std
+        weights, means, stds = (part[0].numpy() for part in parts)
+        super().__init__(name, (weights, means, stds), scale)
+        self._values = scale.to_user(z).numpy()
+
+    @cached_property
+    def _moments(self) -> tuple[float, float]:
+        return float(self._values.mean()), float(self._values.var())
+
+    def _quantiles(self, *probabilities: float) -> list[float]:
+        found: list[float] = np.quantile(self._values, probabilities).tolist()
+        return found
+
+    def draw(self, shape: Sequence[int], generator: torch.Generator) -> Tensor:
+        """Of the draws, with repeats."""
+        which = torch.randint(len(self._values), tuple(shape), generator=generator)
+        return torch.from_numpy(self._values)[which]
 
 
 def refine_posterior(state: State, task: Task | None) -> RefinedPosterior:

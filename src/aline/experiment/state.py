@@ -33,6 +33,7 @@ from aline.model import (
     View,
     read_standardised,
 )
+from aline.model.live import shares_a_pass
 from aline.model.policy import Choosing, Memory, choose_together
 from aline.model.running import begin
 from aline.tasks import Spec
@@ -56,6 +57,9 @@ class State:
     closed: bool = False
     keys: Mapping[str, Event] = field(default_factory=dict)  # a caller's key -> what it did
     sequence: int = 1  # the number of the next event
+    # The next trial's design, once it was chosen; not a cached property, which on Python 3.11 would
+    # let no other experiment choose meanwhile.
+    _chosen: list[dict[str, float]] = field(default_factory=list, init=False, repr=False)
 
     @classmethod
     def start(cls, network: Network, event: Event) -> State:
@@ -121,10 +125,17 @@ class State:
             high - low < self.stop[name] for name, (low, high) in intervals.items()
         )
 
-    @cached_property
+    @property
     def choice(self) -> dict[str, float]:
         """The next trial's design, which depends on nothing but the events so far."""
-        return _choices([self])[0]
+        choose_ahead([self])
+        return self._chosen[0]
+
+    @property
+    def shares_a_pass(self) -> bool:
+        """Whether its choice can be computed together with those of others."""
+        plain = self.policy.network.config.policy == "pool" and not self.goal.points.shape[1]
+        return plain and shares_a_pass(self.view)
 
     def _choosing(self) -> Choosing:
         """That choice on its way.
@@ -151,9 +162,9 @@ class State:
 
 def choose_ahead(states: Sequence[State]) -> None:
     """Make the choices of several states in one pass, for each to have when it is asked."""
-    missing = [state for state in states if "choice" not in vars(state)]
+    missing = [state for state in states if not state._chosen]
     for state, choice in zip(missing, _choices(missing), strict=True):
-        vars(state)["choice"] = choice
+        state._chosen.append(choice)
 
 
 @torch.inference_mode()

@@ -208,7 +208,7 @@ class Bank:
             factor,
             torch.cat([self.white, value[..., None]], -1),
             torch.cat([self.seen, one[:, None]], -1),
-            asked=dict(list(self.asked.items())[-REMEMBERED:]),
+            asked=dict(self.asked),
             shared=dict(list(self.shared.items())[-1:]),
         )
 
@@ -242,6 +242,8 @@ class Bank:
         if before is None or before.known < self.designs.shape[1]:
             before = self._learn(points, before)
         self.asked[place] = before  # now the latest
+        while len(self.asked) > REMEMBERED:
+            self.asked.pop(next(iter(self.asked)), None)
         return before
 
     def _learn(self, points: Tensor, before: Asked | None) -> Asked:

@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import accumulate, pairwise
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeGuard, TypeVar
 
 import numpy as np
 import torch
@@ -211,8 +211,9 @@ def score_together(questions: Sequence[Question]) -> list[Tensor]:
         return [one.view.scores(one.candidates, one.goal) for one in questions]
     passes: dict[Any, list[int]] = {}
     for index, (view, candidates, goal) in enumerate(questions):
-        alone = not shares_a_pass(view) or goal.points.shape[1]
-        key = index if alone else (id(view.network), len(candidates[0, 0]))
+        key: Any = index
+        if shares_a_pass(view) and not goal.points.shape[1]:
+            key = id(view.weights), len(candidates[0, 0])
         passes.setdefault(key, []).append(index)
     scores: dict[int, Tensor] = {}
     for indices in passes.values():
@@ -225,7 +226,7 @@ def score_together(questions: Sequence[Question]) -> list[Tensor]:
     return [scores[index] for index in range(len(questions))]
 
 
-def shares_a_pass(view: View) -> bool:
+def shares_a_pass(view: View) -> TypeGuard[LiveView]:
     """Whether its candidates can be scored together with those of others."""
     return type(view) is LiveView
 

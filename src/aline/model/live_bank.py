@@ -166,7 +166,7 @@ class LiveBank:
             np.concatenate([self.designs, x]),
             factor,
             np.concatenate([self.white, value[:, None]], 1),
-            asked=dict(list(self.asked.items())[-REMEMBERED:]),
+            asked=dict(self.asked),
             past=self.shared or self.past,
         )
 
@@ -177,6 +177,8 @@ class LiveBank:
         if before is None or before.known < len(self.designs):
             before = self._learn(points, before)
         self.asked[place] = before  # now the latest
+        while len(self.asked) > REMEMBERED:
+            self.asked.pop(next(iter(self.asked)), None)
         return before
 
     def _learn(self, points: Tensor, before: Asked | None) -> Asked:

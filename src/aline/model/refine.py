@@ -21,9 +21,11 @@ from aline.model.heads import Mixture
 from aline.tasks import Task
 
 DRAWS = 2048
+FEWEST = 10  # draws that must be possible at all, a parameter and one
 LEAST = 0.5  # share of the draws that count at each step
 SWEEPS = 10  # moves of every draw at each step
 LAST = 20  # and at the last
+FIFTH = 0.5067  # standard deviations that a fifth of a normal's mass takes in its middle
 ACCEPTED = 0.3  # share of the moves to aim at
 LEAST_LOG = -25.0  # of a power of weights
 HALVINGS = 16  # of the interval in which it is sought
@@ -46,9 +48,10 @@ def smoothed(z: Tensor) -> Mixture:
     columns = z.T.contiguous()
     count = columns.shape[1]
     centre, spread = columns.mean(1, keepdim=True), columns.std(1, keepdim=True).clamp_min(1e-9)
-    low, high = columns.quantile(torch.tensor([0.25, 0.75], dtype=z.dtype), 1)[..., None]
-    # Of several far peaks, the middle half may be much narrower than the whole.
-    narrow = torch.minimum(spread, (high - low) / 1.34).clamp_min(1e-3 * spread)
+    # One of several peaks may be much narrower than the whole: look where a fifth of all lies.
+    ordered, fifth = columns.sort(1).values, max(1, count // 5)
+    window = (ordered[:, fifth:] - ordered[:, :-fifth]).amin(1, keepdim=True)
+    narrow = torch.minimum(spread, window / FIFTH).clamp_min(1e-3 * spread)
     width = 0.9 * count**-0.2 * narrow
     mean = centre + (1 - (width / spread).square()).sqrt() * (columns - centre)
     return Mixture(torch.full_like(mean, -math.log(count)), mean, width.expand_as(mean))
@@ -70,8 +73,9 @@ class _Cloud(NamedTuple):
 
 
 def can_refine(task: Task) -> bool:
-    """Whether a task knows the likelihood of its parameters."""
-    return task.log_likelihood is not None and task.latent is None
+    """Whether a task has parameters and knows their likelihood."""
+    known = task.log_likelihood is not None and task.latent is None
+    return known and len(task.spec.parameters) > 0
 
 
 class Refiner:
@@ -90,10 +94,11 @@ class Refiner:
         share = 0.0
         while share < 1:
             possible = int((cloud.p > _NEVER).sum())
-            if not possible:
+            if possible < FEWEST * (cloud.z.shape[1] + 1):
                 raise InputError(
-                    f"none of {count} draws of the network's posterior could have given the data: "
-                    f"check the log_likelihood of task {self.task.spec.name}, or train it longer"
+                    f"only {possible} of {count} draws of the network's posterior could have given "
+                    f"the data: check the log_likelihood of task {self.task.spec.name}, or train "
+                    "it longer"
                 )
             gain = (1 - share) * (cloud.p - cloud.q)
             power = power_of(gain[None], LEAST * possible)[0, 0]
@@ -126,7 +131,7 @@ class Refiner:
         fit = self.task.log_prob(z, self.seen.designs.double(), self.seen.outcomes.double())
         p = fit.sum(-1) - 0.5 * z.square().sum(-1)
         # What cannot be, or leaves the numbers, is very unlikely.
-        return _Cloud(z, self.q.log_prob(z).sum(-1), p.nan_to_num(_NEVER, neginf=_NEVER))
+        return _Cloud(z, self.q.log_prob(z).sum(-1), p.nan_to_num(_NEVER, _NEVER, _NEVER))
 
 
 def _effective(log_weight: Tensor) -> float:

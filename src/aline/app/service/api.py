@@ -99,6 +99,7 @@ class Desk:
     def _open_pools(self) -> None:
         self._quick = ThreadPoolExecutor(QUICK, "quick")
         self._slow = ThreadPoolExecutor(SLOW, "slow")
+        self._refining = ThreadPoolExecutor(1, "refining")
         self._scribe = Scribe(self.lab.storage)
 
     async def quick(self, work: Callable[..., Result], *arguments: Any) -> Result:
@@ -109,13 +110,14 @@ class Desk:
         """Work that a participant must not wait for."""
         return await asyncio.get_running_loop().run_in_executor(self._slow, work, *arguments)
 
-    async def look(
-        self, name: str, work: Callable[[Experiment], Result], *, slow: bool = False
-    ) -> Result:
+    async def refine(self, work: Callable[..., Result], *arguments: Any) -> Result:
+        """Work of seconds, one at a time: it must not take the threads that others need."""
+        return await asyncio.get_running_loop().run_in_executor(self._refining, work, *arguments)
+
+    async def look(self, name: str, work: Callable[[Experiment], Result]) -> Result:
         """Show something of an experiment as the storage has it now."""
         await self._open(name)
-        run = self.slow if slow else self.quick
-        return await run(lambda: work(self.lab.look(name)))
+        return await self.quick(lambda: work(self.lab.look(name)))
 
     async def change(
         self, name: str, work: Callable[[Experiment], Result], call: Call | None = None
@@ -145,7 +147,8 @@ class Desk:
         draft = Draft()
         copy = desk.experiment.snapshot(draft)
         is_light = call is not None and desk.took.get(call, 0.0) < LONG
-        chose = await self._chooser.choose(copy) if is_light and call == "ask" else 0.0
+        together = is_light and call == "ask" and copy.shares_a_pass
+        chose = await self._chooser.choose(copy) if together else 0.0
         began = time.perf_counter()
         result = work(copy) if is_light else await self.quick(work, copy)
         if call is not None:
@@ -178,7 +181,7 @@ class Desk:
     def close(self) -> None:
         """Let the threads go; an application that is started again gets new ones."""
         self._scribe.close()
-        for pool in (self._quick, self._slow):
+        for pool in (self._quick, self._slow, self._refining):
             pool.shutdown(wait=False, cancel_futures=True)
         self.lab.forget()
         self._open_pools()
@@ -367,11 +370,14 @@ async def posterior(
 ) -> Response:
     """What is known about the parameters."""
 
-    def work(experiment: Experiment) -> Any:
-        found = experiment.refined() if refined else experiment.posterior()
-        return shapes.posterior(found, experiment.sequence, level)
+    desk = desk_of(request)
+    seen = await desk.look(name, Experiment.snapshot)
 
-    return Json(await desk_of(request).look(name, work, slow=refined))
+    def work() -> Any:
+        found = seen.refined() if refined else seen.posterior()
+        return shapes.posterior(found, seen.sequence, level)
+
+    return Json(await (desk.refine(work) if refined else desk.quick(work)))
 
 
 @api.post("/experiments/{name}/predict", response_model=schemas.Predictive, tags=["results"])

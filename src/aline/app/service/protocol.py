@@ -17,7 +17,8 @@ class Protocol(HttpToolsProtocol):
     """Hangs up on a head that does not end; sends a reply's head and body together."""
 
     _in_head = True
-    _received = 0  # bytes since the last complete head or body
+    _received = 0  # bytes of a head that is not complete
+    _goes_on = True  # whether what comes in is of that head alone
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client has connected."""
@@ -26,19 +27,20 @@ class Protocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes from the client."""
+        self._goes_on = self._in_head
         super().data_received(data)
-        self._received = self._received + len(data) if self._in_head else 0
+        self._received = self._received + len(data) if self._goes_on else 0
         if self._received > HEAD_BYTES and not self.transport.is_closing():
             self.send_400_response(f"A request's head has at most {HEAD_BYTES} bytes.")
 
     def on_headers_complete(self) -> None:
         """The head is read."""
-        self._in_head = False
+        self._in_head = self._goes_on = False
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         """The body is read; what comes now is the next head."""
-        self._in_head, self._received = True, 0
+        self._in_head = True
         super().on_message_complete()
 
     def on_response_complete(self) -> None:

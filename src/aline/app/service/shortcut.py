@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, get_type_hints
 from fastapi import FastAPI, Request, Response
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter, ValidationError
+from starlette.requests import ClientDisconnect
 from starlette.types import Message, Receive, Scope, Send
 
 from aline.errors import UserError
@@ -46,8 +47,14 @@ class Shortcut:
             arguments = await call.read(request, parts)
         except ValidationError:
             arguments = None
+        except ClientDisconnect:  # there is nobody to answer
+            return
         if arguments is None:
-            await self._app(scope, _again(await request.body(), receive), send)
+            try:
+                body = await request.body()
+            except ClientDisconnect:
+                return
+            await self._app(scope, _again(body, receive), send)
             return
         try:
             reply = await call.route.endpoint(request, **arguments)
