@@ -391,7 +391,8 @@ def decode_rows(
     else:
         by_view = weights.reshape(views, -1, *weights.shape[1:])
         read = (stored.plain[:, None] @ by_view).reshape(len(weights), -1, tokens) / total
-    return states, _turned_back(read.reshape(-1, tokens), views)
+    # Sizes in full: a task may have no parameters, and of no numbers none can be worked out.
+    return states, _turned_back(read.reshape(len(read) * read.shape[1], tokens), views)
 
 
 def _turned(rows: Rows, views: int) -> Rows:
