@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from aline.episodes import Context, Goal
 from aline.errors import InputError, InternalError
-from aline.model.attention import Keys, Layers, Reading, bias_of
+from aline.model.attention import Absorbed, Keys, Layers, Reading, bias_of
 from aline.model.closeup import CloseUp, Seen
 from aline.model.embedder import DesignEmbedder, Mlp
 from aline.model.heads import STD_FLOOR, Belief, Bernoulli, BernoulliHead, Mixture, MixtureHead
@@ -501,11 +501,7 @@ class View:
         """
         policy, told = self.network.policy, self._told()
         advice = self._advice(candidates[:, None], goal)
-        states, bias = self._goal_states(goal)
-        readers = [
-            layer.absorb(keys, self.bias, layer.keys(state), bias)
-            for layer, keys, state in zip(policy.layers, self._context_keys(), states, strict=True)
-        ]
+        readers = self._absorbed(goal)
         batch, count = self.shape[0], candidates.shape[1]
         found, step = [], max(1, AT_ONCE // count)
         for rows in (slice(start, start + step) for start in range(0, batch, step)):
@@ -517,6 +513,15 @@ class View:
             found.append(policy.head(policy.norm(tokens)).squeeze(-1))
         logits = torch.cat(found)
         return logits if advice is None else policy.leaning(logits[:, None], advice)[:, 0]
+
+    def _absorbed(self, goal: Goal) -> list[Absorbed]:
+        """The context and the goal as many candidates read them in each of the policy's layers."""
+        states, bias = self._goal_states(goal)
+        layers, keys = self.network.policy.layers, self._context_keys()
+        return [
+            layer.absorb(known, self.bias, layer.keys(state), bias)
+            for layer, known, state in zip(layers, keys, states, strict=True)
+        ]
 
     def _told(self) -> Tensor | None:
         """What the policy makes of q's moments, [batch, group, hidden]."""
