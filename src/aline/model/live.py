@@ -140,7 +140,7 @@ class LiveView(View):
 
     def _seen(self) -> Seen:
         """The observations as they are, without the token that stands for none."""
-        return Seen(torch.from_numpy(self.stored.plain[0, :, 1:].T)[None, None], None)
+        return Seen(torch.from_numpy(self.stored.plain[0, :, 1:])[:, None, None, None], None)
 
     @cached_property
     def _components(self) -> Components:

@@ -408,15 +408,15 @@ class View:
     def _seen(self) -> Seen:
         """The observations as they are: they lie behind the values that attention mixes."""
         head_dim = self.network.config.width // self.network.config.heads
-        plain = self.keys[-1].values[:, 0, 1:, head_dim:][:, None]
+        plain = self.keys[-1].values[:, 0, None, 1:, head_dim:]
         bias = None if self.bias is None else self.bias[:, 0, ..., 1:]
         if self.private is None:
-            return Seen(plain, bias)
+            return Seen.of(plain, bias)
         own = self.private[-1].values[:, 0, ..., head_dim:]
         plain = plain.expand(-1, own.shape[1], -1, -1)
         if bias is not None:
             bias = F.pad(bias, (0, own.shape[2]))
-        return Seen(torch.cat([plain, own], 2), bias)
+        return Seen.of(torch.cat([plain, own], 2), bias)
 
     def _said(self, decoded: Decoded) -> tuple[Tensor, ...]:
         """What a head makes a belief of."""

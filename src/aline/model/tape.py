@@ -171,7 +171,7 @@ class TapeView(View):
 
     def _seen(self) -> Seen:
         """The observations as they are, without the token that stands for none."""
-        return Seen(self.tape[-1, :, None, 1:, self.network.config.width + 1 :], None)
+        return Seen.of(self.tape[-1, :, None, 1:, self.network.config.width + 1 :])
 
     @torch.no_grad()
     def _policy_decode(self, tokens: Tensor, goal: Goal) -> Tensor:
