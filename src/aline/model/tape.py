@@ -1,15 +1,15 @@
 """The same network for a batch of episodes that are being played, with few operations a step.
 
 A step of play is some hundreds of operations on small tensors, so their number is what it costs.
-An observation's state before each layer depends on nothing else, so it is computed once, normalised,
+An observation's state before each layer depends on nothing else: it is computed once, normalised,
 and kept on a tape that grows in place. Keys and values are linear in it, so their projections are
-multiplied into the queries and into what is made of a reading, which are few: a query's logit
-q . (W x) is (q W) . x. So the layers of both halves read one tape, and heads are rows of one product
-for each episode, not many small products.
+multiplied into the queries and into what is made of a reading, which are few: q . (W x) is
+(q W) . x. So the layers of both halves read one tape, and the heads of all of an episode's tokens
+are rows of one product in place of many small ones.
 
-A tape holds states relative to that of the token which stands for no data. That token is then a row
-of zeros in front, whose logit is zero: powers need no maximum taken off, and the column of ones that
-follows a state sums them.
+A tape holds states relative to that of the token which stands for no data. This token is then a
+row of zeros in front, whose logit is zero: powers need no maximum taken off, and the column of
+ones that follows the states sums them.
 The numbers are those of `Network.read` up to rounding (tests/model/test_tape.py).
 """
 
@@ -86,9 +86,7 @@ class Reader(NamedTuple):
             always = always + bias.mT
         told = tape @ self.out.view(heads, width, embed).transpose(0, 1).flatten(1)
         split = (batch, context * heads, -1)
-        return Absorbed(
-            (states @ of_state).view(split), always.reshape(split), told.view(split)
-        )
+        return Absorbed((states @ of_state).view(split), always.reshape(split), told.view(split))
 
 
 class Readers(NamedTuple):
