@@ -140,19 +140,20 @@ class Network(nn.Module):
         visible: Tensor | None = None,
         extra: Context | None = None,
         bank: Bank | None = None,
+        encoded: Encoded | None = None,
     ) -> View:
         """Take a context in.
 
         `visible` [batch, group, context] makes several groups of it, each seeing a part; `extra`
         (designs [batch * group, n, design]) gives each group observations of its own. `bank` is one
-        of the whole context, for groups that see prefixes.
+        of the whole context, for groups that see prefixes, and `encoded` what `encode` makes of it.
         """
         if visible is None:
             mask = context.mask
             visible = None if mask is None else mask[:, None]
         elif context.mask is not None:
             visible = visible & context.mask[:, None]
-        view = self.read_tokens(context, visible, extra)
+        view = self.read_tokens(context, visible, extra, encoded)
         if bank is not None and visible is not None:
             view.bank = bank.prefixes(visible)
         elif self.kernels is not None:
@@ -160,26 +161,47 @@ class Network(nn.Module):
         return view
 
     def read_tokens(
-        self, context: Context, visible: Tensor | None = None, extra: Context | None = None
+        self,
+        context: Context,
+        visible: Tensor | None = None,
+        extra: Context | None = None,
+        encoded: Encoded | None = None,
     ) -> View:
         """As `read`, but for the bank."""
         if self.config.context == "full" and (visible is not None or extra is not None):
             return self._read_expanded(context, visible, extra)
-        return self._read_shared(context, visible, extra)
-
-    def _read_shared(self, context: Context, visible: Tensor | None, extra: Context | None) -> View:
-        tokens = self.observe_tokens(context.designs, context.outcomes)
-        start = self.nothing.expand(len(tokens), 1, -1)
-        hidden = self.context_states(torch.cat([start, tokens], 1))
+        if encoded is None:
+            encoded = self._encode(context)
         bias = None if visible is None else bias_of(_with_nothing(visible))
-        groups = _groups(context, visible, extra)
+        batch, groups = len(context.outcomes), _groups(context, visible, extra)
         private = None
         if extra is not None:
             own = self.observe_tokens(extra.designs, extra.outcomes)
-            own = own.view(len(tokens), groups, -1, own.shape[-1])
+            own = own.view(batch, groups, -1, own.shape[-1])
             private = self.context_keys(self.context_states(own), extra)
-        keys = self.context_keys(hidden, context)
-        return View(self, context, hidden, keys, bias, private, (len(tokens), groups))
+        return View(self, context, *encoded, bias, private, (batch, groups))
+
+    def encode(self, context: Context) -> Encoded | None:
+        """What `read` makes of observations that do not attend to each other, to be read again."""
+        return None if self.config.context == "full" else self._encode(context)
+
+    def _encode(self, context: Context) -> Encoded:
+        tokens = self.observe_tokens(context.designs, context.outcomes)
+        start = self.nothing.expand(len(tokens), 1, -1)
+        hidden = self.context_states(torch.cat([start, tokens], 1))
+        return Encoded(hidden, self.context_keys(hidden, context))
+
+    def encode_anew(self, encoded: Encoded, context: Context, steps: Tensor) -> Encoded:
+        """Of a context that differs at `steps` [batch, n] only; the rest passes no gradient."""
+        rows = steps[..., None].expand(-1, -1, len(self.spec.design))
+        designs, outcomes = context.designs.gather(1, rows), context.outcomes.gather(1, steps)
+        states = self.context_states(self.observe_tokens(designs, outcomes))
+        rows = 1 + steps[..., None].expand_as(states[0])
+        hidden = [
+            old.detach().scatter(1, rows, new)
+            for old, new in zip(encoded.hidden, states, strict=True)
+        ]
+        return Encoded(hidden, self.context_keys(hidden, context))
 
     def _read_expanded(
         self, context: Context, visible: Tensor | None, extra: Context | None
@@ -246,6 +268,13 @@ def plain_observations(context: Context) -> Tensor:
     """
     designs = torch.special.ndtri((0.5 + 0.5 * context.designs).clamp(*INSIDE))
     return torch.cat([designs, context.outcomes[..., None]], -1)
+
+
+class Encoded(NamedTuple):
+    """Observations, and before them the token that stands for none, as each layer holds them."""
+
+    hidden: list[Tensor]  # a layer: [batch, 1 + context, embed]
+    keys: list[Keys]
 
 
 class Advice(NamedTuple):

@@ -194,6 +194,7 @@ class Losses(nn.Module):
         generator: torch.Generator,
     ) -> list[Tensor]:
         """Of q, and of the policy where it is taught: by its credit, or by `informed` designs."""
+        played = replace(played, encoded=self.network.encode(played.context))
         losses = [inference_loss(self.network, played, self.config, points, generator)]
         check_finite(losses[0])  # before a policy draws from what is not a number
         if informed is not None:
@@ -370,8 +371,7 @@ class Run:
         """J (Eq. 9, in nats gained over the prior) and the losses of this round."""
         ends = torch.tensor([0, played.length]).expand(played.batch, 2)
         with torch.no_grad():
-            visible = up_to(ends, played.length)
-            view = self.network.read(played.context, visible, bank=played.bank)
+            view = played.read(self.network, up_to(ends, played.length))
             before, after = target_log_prob(view, played).unbind(1)
         gain = ((after - before) * played.goal.count).mean()
         self.metrics.add(
