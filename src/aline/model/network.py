@@ -191,11 +191,11 @@ class Network(nn.Module):
         hidden = self.context_states(torch.cat([start, tokens], 1))
         return Encoded(hidden, self.context_keys(hidden, context))
 
-    def encode_anew(self, encoded: Encoded, context: Context, steps: Tensor) -> Encoded:
-        """Of a context that differs at `steps` [batch, n] only; the rest passes no gradient."""
-        rows = steps[..., None].expand(-1, -1, len(self.spec.design))
-        designs, outcomes = context.designs.gather(1, rows), context.outcomes.gather(1, steps)
-        states = self.context_states(self.observe_tokens(designs, outcomes))
+    def encode_anew(
+        self, encoded: Encoded, context: Context, steps: Tensor, new: Context
+    ) -> Encoded:
+        """Of a context with `new` observations at `steps` [batch, n]; others pass no gradient."""
+        states = self.context_states(self.observe_tokens(new.designs, new.outcomes))
         rows = 1 + steps[..., None].expand_as(states[0])
         hidden = [
             old.detach().scatter(1, rows, new)

@@ -285,7 +285,7 @@ def pathwise_loss(
         lengths[:, -1] = total
         encoded = played.encoded
         if encoded is not None:
-            encoded = network.encode_anew(encoded, again, steps)
+            encoded = network.encode_anew(encoded, again, steps, Context(proposals, outcomes))
         view = network.read(again, up_to(lengths, total), encoded=encoded)
         log_q = target_log_prob(view, played)
     value = (0.5 * log_q[:, -1] + 0.5 * log_q.mean(1)).mean()
