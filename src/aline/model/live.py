@@ -35,7 +35,7 @@ from torch import Tensor, nn
 
 from aline.episodes import Context, Goal
 from aline.episodes.goals import log_weight_of
-from aline.model.attention import Layer
+from aline.model.attention import MOST, PER_NAT, Layer, powers
 from aline.model.closeup import Seen
 from aline.model.embedder import Mlp
 from aline.model.heads import STD_FLOOR, Mixture
@@ -51,8 +51,6 @@ _ZERO, _FLOOR, _EPSILON = np.array([[0.0], [STD_FLOOR], [1e-5]], np.float32)
 _NARROWEST, _WIDEST = np.array([[-7.0], [1.0]], np.float32)  # log scales of a mixture's layout
 _SMALL = torch.tensor([1e-5])
 _LOWEST, _HIGHEST = np.array([[share] for share in INSIDE], np.float32)
-_PER_NAT = 1 / math.log(2)  # powers of two in one of e
-_MOST = 120.0  # a power of two that can still be summed
 
 
 def begin_live(network: Network) -> LiveView:
@@ -142,7 +140,7 @@ class LiveView(View):
 
     def _seen(self) -> Seen:
         """The observations as they are, without the token that stands for none."""
-        return Seen(torch.from_numpy(self.stored.plain[0, :, 1:].T)[None, None], None)
+        return Seen(torch.from_numpy(self.stored.plain[0, :, 1:])[:, None, None, None], None)
 
     @cached_property
     def _components(self) -> Components:
@@ -338,7 +336,7 @@ def _bias(goal: Goal, keys: int) -> Tensor | None:
         return None
     count = wanted_points(goal).shape[1]
     bias = np.zeros((keys, 1), np.float32)
-    bias[keys - count :] = _PER_NAT * log_weight_of(max(count, 1))
+    bias[keys - count :] = PER_NAT * log_weight_of(max(count, 1))
     return torch.from_numpy(bias)
 
 
@@ -427,7 +425,7 @@ class FoldedLayer(Generic[Rows]):
     @staticmethod
     def of(layer: Layer) -> FoldedLayer[Tensor]:
         """Fold a layer."""
-        scale = _PER_NAT / math.sqrt(layer.query.in_features // layer.heads)
+        scale = PER_NAT / math.sqrt(layer.query.in_features // layer.heads)
         query, query_bias = _fold(layer.norm_query, layer.query)
         feed_in, feed_in_bias = _fold(layer.norm_feed, layer.feed_in)
         out, feed_out = layer.out, layer.feed_out
@@ -657,12 +655,11 @@ def _ramp(rows: Rows) -> Rows:
 def _powers(logits: Rows) -> Rows:
     """Powers of two, in place.
 
-    Exponents are relative to the token that stands for no observation (`Folded.of`): sums of
-    powers are at least one. None of the shipped networks comes near the limit above.
+    Exponents are relative to the token that stands for no observation (`Folded.of`).
     """
     if isinstance(logits, Tensor):
-        return logits.clamp_max_(_MOST).exp2_()
-    np.minimum(logits, _MOST, out=logits)
+        return powers(logits)
+    np.minimum(logits, MOST, out=logits)
     out: Array = np.exp2(logits, out=logits)
     return out
 

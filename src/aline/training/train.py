@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from aline.episodes import Context, FixedPool, RandomPolicy, draw_goals, play
+from aline.episodes import FixedPool, RandomPolicy, draw_goals, play
 from aline.episodes.play import Offers, anywhere
 from aline.errors import InputError, InternalError
 from aline.model import LearnedPolicy, Model, ModelConfig, Network, fresh
@@ -32,6 +32,7 @@ from aline.training.losses import (
     pathwise_loss,
     sampled_pool_loss,
     target_log_prob,
+    up_to,
 )
 from aline.training.metrics import Metrics
 from aline.training.standins import StandIns, can_stand_in
@@ -193,6 +194,7 @@ class Losses(nn.Module):
         generator: torch.Generator,
     ) -> list[Tensor]:
         """Of q, and of the policy where it is taught: by its credit, or by `informed` designs."""
+        played = replace(played, encoded=self.network.encode(played.context))
         losses = [inference_loss(self.network, played, self.config, points, generator)]
         check_finite(losses[0])  # before a policy draws from what is not a number
         if informed is not None:
@@ -367,11 +369,11 @@ class Run:
 
     def measure(self, played: Played, losses: list[Tensor]) -> None:
         """J (Eq. 9, in nats gained over the prior) and the losses of this round."""
+        ends = torch.tensor([0, played.length]).expand(played.batch, 2)
         with torch.no_grad():
-            final = target_log_prob(self.network.read(played.context), played)[:, 0]
-            nothing = Context.empty(played.batch, len(self.task.spec.design))
-            empty = target_log_prob(self.network.read(nothing), played)[:, 0]
-        gain = ((final - empty) * played.goal.count).mean()
+            view = played.read(self.network, up_to(ends, played.length))
+            before, after = target_log_prob(view, played).unbind(1)
+        gain = ((after - before) * played.goal.count).mean()
         self.metrics.add(
             loss=losses[0].item(),
             policy=losses[1].item() if len(losses) > 1 else None,
