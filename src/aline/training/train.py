@@ -19,6 +19,7 @@ from aline.episodes.play import Offers, anywhere
 from aline.errors import InputError, InternalError
 from aline.model import LearnedPolicy, Model, ModelConfig, Network, fresh
 from aline.model.checkpoint import read_tensors, write_tensors
+from aline.model.kernels import Bank
 from aline.tasks import PREDICTIONS, Task, is_differentiable
 from aline.training import function_teacher, lattice_teacher
 from aline.training.budget import Budget, parse_duration
@@ -32,9 +33,10 @@ from aline.training.losses import (
     pathwise_loss,
     sampled_pool_loss,
     target_log_prob,
+    up_to,
 )
 from aline.training.metrics import Metrics
-from aline.training.standins import StandIns, can_stand_in
+from aline.training.standins import StandIns, can_stand_in, stage_starts
 from aline.training.teacher import Teacher
 from aline.training.workers import Workers, joined, was_restarted
 
@@ -313,13 +315,21 @@ class Run:
             offers=self.offers(batch, generator) if joint else anywhere,
             given=self.random_designs(world.theta, count, generator),
         )
-        others = None
-        if self.config.stand_ins and can_stand_in(self.task):
-            others = StandIns.of(self.task, world.theta, context, self.config.stand_ins, generator)
         kernels = self.network.kernels
         bank = None if kernels is None else kernels.read(context, None, None)
+        others = None
+        if self.config.stand_ins and can_stand_in(self.task):
+            others = self.stand_ins(world.theta, context, bank, generator)
         outcomes = world.answer(goal.points, generator)
         return Played(world, goal, context, outcomes, others, bank)
+
+    def stand_ins(
+        self, truth: Tensor, context: Context, bank: Bank | None, generator: torch.Generator
+    ) -> StandIns:
+        """Other truths, from what q makes of the data at the start of each stage."""
+        starts = torch.tensor([stage_starts(context.length)]).expand(len(truth), -1)
+        q = self.network.read(context, up_to(starts, context.length), bank=bank).posterior()
+        return StandIns.of(self.task, truth, context, q, self.config.stand_ins, generator)
 
     def playing_policy(self, generator: torch.Generator) -> tuple[LearnedPolicy, int]:
         """How this round is played: exploring or greedily, and after how many random designs."""
