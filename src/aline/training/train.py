@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from aline.episodes import Context, FixedPool, RandomPolicy, draw_goals, play
+from aline.episodes import Context, FixedPool, Goal, RandomPolicy, draw_goals, play
 from aline.episodes.play import Offers, anywhere
 from aline.errors import InputError, InternalError
 from aline.model import LearnedPolicy, Model, ModelConfig, Network, fresh
@@ -309,7 +309,7 @@ class Run:
         context = play(
             policy,
             world,
-            goal,
+            self.mixed(goal, generator) if joint else goal,
             steps=spec.horizon,
             generator=generator,
             offers=self.offers(batch, generator) if joint else anywhere,
@@ -330,6 +330,17 @@ class Run:
         starts = torch.tensor([stage_starts(context.length)]).expand(len(truth), -1)
         q = self.network.read(context, up_to(starts, context.length), bank=bank).posterior()
         return StandIns.of(self.task, truth, context, q, self.config.stand_ins, generator)
+
+    def mixed(self, goal: Goal, generator: torch.Generator) -> Goal:
+        """A round's goals as they are, or in turn with others.
+
+        So the policy learns what to do for a goal after trials that served another one, and q what
+        such trials tell: a goal may change in an experiment, or be taken in turns.
+        """
+        if float(torch.rand(1, generator=generator)) >= self.config.mixed_share:
+            return goal
+        others = draw_goals(self.task.spec, len(goal.parameters), generator)
+        return replace(goal, turns=(goal, others))
 
     def playing_policy(self, generator: torch.Generator) -> tuple[LearnedPolicy, int]:
         """How this round is played: exploring or greedily, and after how many random designs."""
