@@ -24,7 +24,7 @@ def result() -> dict[str, Any]:
         patch.setattr(psychometric, "NODES", (12, 6, 3, 3))
         patch.setattr(psychometric, "LONG", (30, 32))
         settings = Settings(quick=True, episodes=4)
-        return run_bench(BENCH, settings, ["errors", "switch", "optimum", "time"])
+        return run_bench(BENCH, settings, ["errors", "switch", "optimum", "ceiling", "time"])
 
 
 def test_rows_have_every_method_goal_and_trial(result: dict[str, Any]) -> None:
@@ -38,6 +38,9 @@ def test_rows_have_every_method_goal_and_trial(result: dict[str, Any]) -> None:
     assert found.last(novel, ",".join(ALL), "random") is not None
     assert len(found.series("share_extreme:switched", "guess,lapse")) == 30
     assert len(found.series("information_share", "guess,lapse")) == 29
+    least = found.last("posterior_rmse", "guess,lapse", "best-possible")
+    ends = found.last("posterior_rmse", "guess,lapse", "best-of-two-ends")
+    assert 0.2 < least["value"] <= ends["value"] < 0.26  # type: ignore[index]  # of four trials
 
 
 def test_before_any_trial_every_method_has_the_priors_error(result: dict[str, Any]) -> None:
@@ -74,6 +77,7 @@ def test_the_table_judges_every_bar_and_the_figures_are_drawn(
     judged = [name for name, check in BARS if check(Found(kept)) is not None]
     assert len(judged) == len(BARS) - 1  # that of long experiments was not run
     assert all(name in table for name in judged)
+    assert "an exact posterior of guess and lapse has at least\n0.2" in table
 
 
 def test_long_experiments(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ from aline.app.bench.psychometric_report import figures, markdown
 from aline.baselines import Procedure, PsiMarginal, QuestPlus
 from aline.baselines.grid import GridPolicy
 from aline.episodes import Context, Policy, RandomPolicy
+from aline.evaluation.ceiling import Coins, Cost, best_of_coins, payment, posterior_rmse
 from aline.evaluation.estimates import Estimate, mean, proportion
 from aline.evaluation.exact import exact_log_marginals
 from aline.evaluation.greedy import exact_greedy, information_share
@@ -41,6 +42,7 @@ from aline.evaluation.simulated import posteriors_after
 from aline.experiment import Experiment
 from aline.model import LearnedPolicy, Mixture, Model
 from aline.tasks import Task, get
+from aline.tasks.psychometric import psychometric
 
 TASK = "psychometric"
 PAIRS = (("threshold", "slope"), ("guess", "lapse"))
@@ -52,6 +54,8 @@ GRID = {"threshold": 31, "slope": 15, "guess": 9, "lapse": 9}
 NODES = (64, 24, 6, 6)  # of the exact posterior's quadrature
 EXTREME = 4.0  # a stimulus this far from 0 is beyond every threshold
 NEAR = 1.0  # a stimulus this close to the threshold is near it
+# Nothing exact is below the first; the second is reached if both ends of the axis are seen clean.
+CEILINGS: dict[str, Cost] = {"best-possible": payment, "best-of-two-ends": posterior_rmse}
 LONG = (30, 100, 300, 1000)
 EXACT_OBSERVERS, EXACT_LENGTH, EXACT_NODES = 12, 300, (64, 32, 12, 12)
 
@@ -196,6 +200,18 @@ def _optimum(settings: Settings, progress: Progress) -> Measured:
         told(count, count)
         rows.append(_measured("information_share", target, "aline", None, mean(share.mean(1))))
         rows += _by_step("information_share", target, "aline", share, task.spec.start + 1)
+    return Measured(rows)
+
+
+def _ceiling(settings: Settings, progress: Progress) -> Measured:
+    """What no choice of stimuli can better, for guess and lapse."""
+    task = psychometric()
+    coins, trials, rows = Coins.of(task), 4 if settings.quick else task.spec.horizon, []
+    for done, (method, cost) in enumerate(CEILINGS.items()):
+        progress("what is possible", done, len(CEILINGS))
+        value = Estimate(best_of_coins(coins, trials, cost), 0.0, 0)
+        rows.append(_measured("posterior_rmse", PAIRS[1], method, trials, value))
+    progress("what is possible", len(CEILINGS), len(CEILINGS))
     return Measured(rows)
 
 
@@ -402,6 +418,7 @@ BENCH = Bench(
         "errors": _errors,
         "switch": _switch,
         "optimum": _optimum,
+        "ceiling": _ceiling,
         "time": _times,
         "long": _long,
     },
