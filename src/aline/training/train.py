@@ -173,10 +173,10 @@ def network_weights(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name[len(part) :]: v for name, v in tensors.items() if name.startswith(part)}
 
 
-def check_finite(loss: Tensor) -> None:
+def check_finite(value: Tensor, what: str = "the loss") -> None:
     """A training that diverges stops at once."""
-    if not bool(torch.isfinite(loss)):
-        raise InternalError(f"the loss became {loss.item()}")
+    if not bool(torch.isfinite(value)):
+        raise InternalError(f"{what} became {value.item()}")
 
 
 class Losses(nn.Module):
@@ -329,6 +329,7 @@ class Run:
         """Other truths, from what q makes of the data at the start of each stage."""
         starts = torch.tensor([stage_starts(context.length)]).expand(len(truth), -1)
         q = self.network.read(context, up_to(starts, context.length), bank=bank).posterior()
+        check_finite(q.mean.sum(), "a posterior's mean")  # before anything is drawn from it
         return StandIns.of(self.task, truth, context, q, self.config.stand_ins, generator)
 
     def mixed(self, goal: Goal, generator: torch.Generator) -> Goal:
