@@ -94,6 +94,7 @@ class LearnedPolicy:
 
     def choosing(self, state: Memory, offer: Offer | None, generator: torch.Generator) -> Choosing:
         """Likewise, leaving it to the caller to have the candidates scored."""
+        state = Memory(state.view, state.goal.pursued(state.view.context.length))
         if self.network.config.policy == "box":
             return self._choose_point(state, offer, generator)
         if self.informed is not None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # A box policy that leans on a bound has no gradient left to come back with; this pulls it gently.
 STRAIN = 1e-3
-DRAWS = 8  # of possible truths, a prefix
+DRAWS = 32  # of possible truths, a prefix
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,7 @@ def truth_log_prob(
     if played.stand_ins is None:
         return belief.log_prob(played.world.theta[:, None])
     truths = played.stand_ins.draw(lengths, DRAWS, generator)
-    parts = belief.log_weight, belief.mean, belief.std
-    return Mixture(*(part[:, :, None] for part in parts)).log_prob(truths)
+    return belief.unsqueeze(2).log_prob(truths)
 
 
 def target_log_prob(view: View, played: Played) -> Tensor:
