@@ -37,7 +37,7 @@ from aline.model.remembered import remembered
 
 Known = TypeVar("Known")
 
-SHORTLIST = 128  # candidates that are scored of those that a bank has an opinion of
+SHORTLIST = 64  # candidates that are scored of those that a bank has an opinion of
 
 
 def begin_function(network: Network) -> FunctionView:
