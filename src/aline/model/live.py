@@ -9,9 +9,9 @@ queries and 8-dimensional heads. Its softmax is in powers of two, which take hal
 of e, and is normalised when the values are summed: their row of ones sums the weights.
 
 What has a few rows (one more observation, the parameters' tokens, their mixtures) is computed in
-numpy, whose operations cost less to call; what has hundreds (candidates, points to predict at) in
-torch, which computes these quicker and on as many threads as it was told to use. Layers turn from
-one to the other at FEW rows: they are written once, for either, and both see the same memory.
+numpy, whose operations cost less to call; what may have hundreds (candidates) in torch, which
+computes these quicker and on as many threads as it was told to use. A layer is written once, for
+either; both see the same memory.
 
 Several experiments that want their candidates scored at the same time share the operations
 (`score_together`): their rows lie one after the other, each reads keys of its own. Shorter contexts
@@ -52,7 +52,6 @@ _NARROWEST, _WIDEST = np.array([[-7.0], [1.0]], np.float32)  # log scales of a m
 _SMALL = torch.tensor([1e-5])
 _LOWEST, _HIGHEST = np.array([[share] for share in INSIDE], np.float32)
 _PER_NAT = 1 / math.log(2)  # powers of two in one of e
-FEW = 112  # rows up to which numpy takes less time for a layer than torch
 _MOST = 120.0  # a power of two that can still be summed
 
 
@@ -110,17 +109,10 @@ class LiveView(View):
 
     def decode(self, tokens: Tensor) -> Decoded:
         """Target tokens [1, 1, target, embed] after each layer; they see only context."""
-        states, plain = self._decode_many(less_mean(tokens[0, 0]))
-        return Decoded([rows[None, None] for rows in states], plain[None, None])
-
-    def _decode_many(self, rows: Tensor) -> tuple[list[Tensor], Tensor]:
-        """Of rows whose means are zero."""
-        if len(rows) <= FEW:
-            few = rows.numpy(), self.weights.few_layers, self.stored
-            found, read = decode_rows(*few, self._has_shortcuts)
-            return [torch.from_numpy(part) for part in found], torch.from_numpy(read)
         stored = Stored(*map(torch.from_numpy, self.stored))
-        return decode_rows(rows, self.weights.layers, stored, self._has_shortcuts)
+        rows = less_mean(tokens[0, 0])
+        states, plain = decode_rows(rows, self.weights.layers, stored, self._has_shortcuts)
+        return Decoded([rows[None, None] for rows in states], plain[None, None])
 
     @property
     def _has_shortcuts(self) -> bool:
@@ -317,7 +309,7 @@ def _by_view(rows: Array, views: int) -> Array:
     return rows.reshape(views, len(rows) // views, rows.shape[1])
 
 
-def ask(rows: Tensor, views: Sequence[LiveView], goals: Sequence[Goal]) -> Tensor:
+def ask(rows: Rows, views: Sequence[LiveView], goals: Sequence[Goal]) -> Rows:
     """Queries [view * query, embed] after they read the context and the selected targets."""
     weights = views[0].weights
     depth, pairs = len(weights.policy), zip(views, goals, strict=True)
@@ -333,14 +325,13 @@ def ask(rows: Tensor, views: Sequence[LiveView], goals: Sequence[Goal]) -> Tenso
         [(a.values[-depth:], own.values[..., b]) for a, b in zip(stored, mine, strict=True)], 3
     )
     bias = _bias(goals[0], keys.shape[2])
-    if len(rows) <= FEW:
-        few = rows.numpy()
-        for quick, k, v in zip(weights.few_policy, keys, values, strict=True):
-            few, _, _ = quick(few, k, v, bias)
-        return torch.from_numpy(few)
-    more = None if bias is None else torch.from_numpy(bias)
-    for layer, k, v in zip(weights.policy, keys, values, strict=True):
-        rows, _, _ = layer(rows, torch.from_numpy(k), torch.from_numpy(v), more)
+    if isinstance(rows, Tensor):
+        more = None if bias is None else torch.from_numpy(bias)
+        for layer, k, v in zip(weights.policy, keys, values, strict=True):
+            rows, _, _ = layer(rows, torch.from_numpy(k), torch.from_numpy(v), more)
+    else:
+        for few, k, v in zip(weights.few_policy, keys, values, strict=True):
+            rows, _, _ = few(rows, k, v, bias)
     return rows
 
 
@@ -622,11 +613,18 @@ def mixtures(raw: Array, plain: Array, components: int) -> Components:
     std = _softplus(raw[:, 2 * components : 3 * components]) + _FLOOR
     if plain.shape[1]:
         layout = raw[:, 3 * components :]
-        share = torch.from_numpy(layout[:, :-1]).softmax(1).numpy()[:, :-1]
+        share = np.exp(_log_softmax(layout[:, :-1]))[:, :-1]
         base = np.add.reduce(share * plain, 1, keepdims=True)
         scale = np.exp(np.minimum(np.maximum(layout[:, -1:], _NARROWEST), _WIDEST))
         mean, std = base + scale * mean, scale * std + _FLOOR
-    return Components(torch.from_numpy(logit).log_softmax(1).numpy(), mean, std)
+    return Components(_log_softmax(logit), mean, std)
+
+
+def _log_softmax(rows: Array) -> Array:
+    """Of each row."""
+    below = rows - np.maximum.reduce(rows, 1, keepdims=True)
+    below -= np.log(np.add.reduce(np.exp(below), 1, keepdims=True))
+    return below
 
 
 def _softplus(rows: Array) -> Array:
