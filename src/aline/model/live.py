@@ -9,9 +9,9 @@ queries and 8-dimensional heads. Its softmax is in powers of two, which take hal
 of e, and is normalised when the values are summed: their row of ones sums the weights.
 
 What has a few rows (one more observation, the parameters' tokens, their mixtures) is computed in
-numpy, whose operations cost less to call; what may have hundreds (candidates, points to predict
-at) in torch, which computes these quicker and on as many threads as it was told to use. A layer is
-written once, for either; both see the same memory.
+numpy, whose operations cost less to call; what may have hundreds (candidates) in torch, which
+computes these quicker and on as many threads as it was told to use. A layer is written once, for
+either; both see the same memory.
 
 Several experiments that want their candidates scored at the same time share the operations
 (`score_together`): their rows lie one after the other, each reads keys of its own. Shorter contexts
@@ -107,12 +107,10 @@ class LiveView(View):
 
     def decode(self, tokens: Tensor) -> Decoded:
         """Target tokens [1, 1, target, embed] after each layer; they see only context."""
-        states, plain = self._decode_many(tokens[0, 0])
-        return Decoded([rows[None, None] for rows in states], plain[None, None])
-
-    def _decode_many(self, rows: Tensor) -> tuple[list[Tensor], Tensor]:
         stored = Stored(*map(torch.from_numpy, self.stored))
-        return decode_rows(less_mean(rows), self.weights.layers, stored, self._has_shortcuts)
+        rows = less_mean(tokens[0, 0])
+        states, plain = decode_rows(rows, self.weights.layers, stored, self._has_shortcuts)
+        return Decoded([rows[None, None] for rows in states], plain[None, None])
 
     @property
     def _has_shortcuts(self) -> bool:
@@ -309,7 +307,7 @@ def _by_view(rows: Array, views: int) -> Array:
     return rows.reshape(views, len(rows) // views, rows.shape[1])
 
 
-def ask(rows: Tensor, views: Sequence[LiveView], goals: Sequence[Goal]) -> Tensor:
+def ask(rows: Rows, views: Sequence[LiveView], goals: Sequence[Goal]) -> Rows:
     """Queries [view * query, embed] after they read the context and the selected targets."""
     weights = views[0].weights
     depth, pairs = len(weights.policy), zip(views, goals, strict=True)
@@ -325,19 +323,24 @@ def ask(rows: Tensor, views: Sequence[LiveView], goals: Sequence[Goal]) -> Tenso
         [(a.values[-depth:], own.values[..., b]) for a, b in zip(stored, mine, strict=True)], 3
     )
     bias = _bias(goals[0], keys.shape[2])
-    for layer, k, v in zip(weights.policy, keys, values, strict=True):
-        rows, _, _ = layer(rows, torch.from_numpy(k), torch.from_numpy(v), bias)
+    if isinstance(rows, Tensor):
+        more = None if bias is None else torch.from_numpy(bias)
+        for layer, k, v in zip(weights.policy, keys, values, strict=True):
+            rows, _, _ = layer(rows, torch.from_numpy(k), torch.from_numpy(v), more)
+    else:
+        for few, k, v in zip(weights.few_policy, keys, values, strict=True):
+            rows, _, _ = few(rows, k, v, bias)
     return rows
 
 
-def _bias(goal: Goal, keys: int) -> Tensor | None:
+def _bias(goal: Goal, keys: int) -> Array | None:
     """What is added to the logits [key, 1] of the context and then of the selected targets."""
     if not goal.points.shape[1]:
         return None
     count = wanted_points(goal).shape[1]
     bias = np.zeros((keys, 1), np.float32)
     bias[keys - count :] = PER_NAT * log_weight_of(max(count, 1))
-    return torch.from_numpy(bias)
+    return bias
 
 
 def wanted_points(goal: Goal) -> Tensor:
@@ -455,7 +458,9 @@ class FoldedLayer(Generic[Rows]):
         views = heads * head_dim // rows.shape[1]
         query = _turned(_product(standardise(rows), self.query, self.query_bias), views)
         logits = _products(keys, query.reshape(heads, head_dim, -1))  # [head, key, token]
-        weights = _powers(logits if bias is None else logits + bias)
+        if bias is not None:
+            logits += bias
+        weights = _powers(logits)
         sums = _products(values, weights)
         total = sums[:, head_dim:]
         read = (sums[:, :head_dim] / total).reshape(views * rows.shape[1], -1)
@@ -518,6 +523,7 @@ class Folded(NamedTuple):
     layers: list[FoldedLayer[Tensor]]
     few_layers: list[FoldedLayer[Array]]  # the same, for a few rows
     policy: list[FoldedLayer[Tensor]]
+    few_policy: list[FoldedLayer[Array]]
     key_value: Array  # [layer, embed, 2 * embed + head], a head's keys, values and one together
     key_value_bias: Array  # [layer, 1, 2 * embed + head]
     posterior: FoldedMlp[Array]
@@ -534,6 +540,7 @@ class Folded(NamedTuple):
             for layer in (*network.layers, *policy.layers)
         ]
         layers = [FoldedLayer.of(layer) for layer in network.layers]
+        policy_layers = [FoldedLayer.of(layer) for layer in policy.layers]
         design = FoldedMlp.of(network.design_embedder.mlp).centred()
         observation = FoldedMlp.sum(design, FoldedMlp.of(network.outcome_embedder).centred())
         posterior = FoldedMlp.of(network.posterior_head.mlp, network.norm)
@@ -547,7 +554,8 @@ class Folded(NamedTuple):
             candidate=design if policy.is_box else FoldedMlp.of(policy.embedder.mlp).centred(),
             layers=layers,
             few_layers=[FoldedLayer(*arrays(layer)) for layer in layers],
-            policy=[FoldedLayer.of(layer) for layer in policy.layers],
+            policy=policy_layers,
+            few_policy=[FoldedLayer(*arrays(layer)) for layer in policy_layers],
             key_value=torch.stack([weight for weight, _ in folds]).numpy(),
             key_value_bias=torch.stack([bias for _, bias in folds])[:, None].numpy(),
             posterior=FoldedMlp(*arrays(posterior)),
@@ -601,14 +609,27 @@ def _plain(designs: Array, outcomes: Array) -> Array:
 def mixtures(raw: Array, plain: Array, components: int) -> Components:
     """What the posterior's head means by its numbers, as `MixtureHead.read`."""
     logit, mean = raw[:, :components], raw[:, components : 2 * components]
-    std = np.logaddexp(raw[:, 2 * components : 3 * components], _ZERO) + _FLOOR
+    std = _softplus(raw[:, 2 * components : 3 * components]) + _FLOOR
     if plain.shape[1]:
         layout = raw[:, 3 * components :]
-        share = torch.from_numpy(layout[:, :-1]).softmax(1).numpy()[:, :-1]
+        share = np.exp(_log_softmax(layout[:, :-1]))[:, :-1]
         base = np.add.reduce(share * plain, 1, keepdims=True)
         scale = np.exp(np.minimum(np.maximum(layout[:, -1:], _NARROWEST), _WIDEST))
         mean, std = base + scale * mean, scale * std + _FLOOR
-    return Components(torch.from_numpy(logit).log_softmax(1).numpy(), mean, std)
+    return Components(_log_softmax(logit), mean, std)
+
+
+def _log_softmax(rows: Array) -> Array:
+    """Of each row."""
+    below = rows - np.maximum.reduce(rows, 1, keepdims=True)
+    below -= np.log(np.add.reduce(np.exp(below), 1, keepdims=True))
+    return below
+
+
+def _softplus(rows: Array) -> Array:
+    """log(1 + exp(rows)); numpy's logaddexp takes several times as long."""
+    out: Array = np.log1p(np.exp(-np.abs(rows))) + np.maximum(rows, _ZERO)
+    return out
 
 
 def moments_of(mixtures: Sequence[Components]) -> Array:
@@ -672,7 +693,7 @@ def standardise(rows: Rows) -> Rows:
     """
     if isinstance(rows, Tensor):
         return rows * torch.addmm(_SMALL, rows * rows, _column(rows.shape[-1])).rsqrt_()
-    scaled: Array = rows / np.sqrt((rows * rows).dot(_mean(rows.shape[-1])) + _EPSILON)
+    scaled: Array = rows / np.sqrt((rows * rows).dot(_column(rows.shape[-1]).numpy()) + _EPSILON)
     return scaled
 
 
@@ -680,12 +701,6 @@ def standardise(rows: Rows) -> Rows:
 def _column(width: int) -> Tensor:
     """A matrix that takes the mean of rows [..., width]."""
     return torch.full((width, 1), 1 / width)
-
-
-@cache
-def _mean(width: int) -> Array:
-    """A matrix that puts the mean of rows [..., width] in each place."""
-    return np.full((width, width), 1 / width, np.float32)
 
 
 def arrays(folded: FoldedLayer[Tensor] | FoldedMlp[Tensor]) -> list[Array]:

@@ -86,6 +86,7 @@ class Asked(NamedTuple):
     known: int  # how many observations
     rows: Rows  # [kernel, context, point], over the factor
     squares: Array  # [kernel, point], these squared and summed
+    mean: Array  # [kernel, point], these with the outcomes over the factor
 
     @property
     def white(self) -> Array:
@@ -190,9 +191,11 @@ class LiveBank:
         corner = self.factor[:, known:, known:]
         more = more / corner if count - known == 1 else _over(corner, more)
         squares = np.einsum("knp,knp->kp", more, more)
+        mean = np.matmul(self.white[:, None, known:], more)[:, 0]
         if before is None:
-            return Asked(points, count, Rows(more, room=count + 1), squares)
-        return Asked(points, count, before.rows.append(known, more), before.squares + squares)
+            return Asked(points, count, Rows(more, room=count + 1), squares, mean)
+        rows = before.rows.append(known, more)
+        return Asked(points, count, rows, before.squares + squares, before.mean + mean)
 
     @cached_property
     def _fit(self) -> Fit:
@@ -226,7 +229,7 @@ class LiveBank:
     def expect(self, points: Tensor, among: slice | Indices) -> tuple[Array, Array, Array]:
         """Means, deviations and features [point_features, point] at some of points."""
         asked, (log_scale, _, weight) = self.ask(points), self._fit
-        mean = np.matmul(self.white[:, None], asked.white)[:, 0, among]
+        mean = asked.mean[:, among]
         left = np.maximum(1 + NOISE - asked.squares[:, among], NOISE)
         log_scale = log_scale[:, None]
         average = weight @ mean

@@ -1,6 +1,8 @@
 """The live view of a network that has a bank of kernels: one function that is being learned.
 
-As model/live.py, with what the experiment's bank (model/live_bank.py) has to say to each token.
+As model/live.py, with what the experiment's bank (model/live_bank.py) has to say to each token. All
+of it is computed in numpy: of the hundreds of candidates few are left to score, and to go back and
+forth between two libraries costs more than torch gains on a hundred rows.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from aline.model.remembered import remembered
 
 Known = TypeVar("Known")
 
-SHORTLIST = 128  # candidates that are scored of those that a bank has an opinion of
+SHORTLIST = 64  # candidates that are scored of those that a bank has an opinion of
 
 
 def begin_function(network: Network) -> FunctionView:
@@ -57,20 +59,22 @@ def begin_function(network: Network) -> FunctionView:
         live_bank=LiveBank.empty(network.kernels),
         advice=advice,
         spectra=Kept(bare.weights.spectrum),
-        tokens=Kept(lambda points: advice.point(torch.from_numpy(bare.weights.spectrum(points)))),
+        tokens=Kept(lambda points: advice.point(bare.weights.spectrum(points))),
     )
 
 
 class Advice(NamedTuple):
-    """A network's weights for points to predict at and for what a bank says, folded."""
+    """A network's weights for points, candidates and what a bank says of them, folded."""
 
-    point: FoldedMlp[Tensor]  # of the spectrum of a point to predict at
-    predictive: FoldedMlp[Tensor] | None  # of real outcomes
+    point: FoldedMlp[Array]  # of the spectrum of a point to predict at
+    predictive: FoldedMlp[Array] | None  # of real outcomes
+    candidate: FoldedMlp[Array]  # of the spectrum of a candidate
+    score: FoldedMlp[Array]
     of_context: FoldedMlp[Array]
-    of_point: FoldedMlp[Tensor]
-    of_candidate: FoldedMlp[Tensor]
-    of_worth: FoldedMlp[Tensor]
-    steep: float  # what a logit gains as a candidate's worth grows e-fold
+    of_point: FoldedMlp[Array]
+    of_candidate: FoldedMlp[Array]
+    of_worth: FoldedMlp[Array]
+    steep: Array  # [1], what a logit gains as a candidate's worth grows e-fold
 
     @classmethod
     @torch.no_grad()
@@ -82,14 +86,21 @@ class Advice(NamedTuple):
         is_mixture = isinstance(predictive, MixtureHead)
         worth = FoldedMlp.of(policy.worth_features).centred()
         return cls(
-            point=replace(design, second_bias=design.second_bias + marker),
-            predictive=FoldedMlp.of(predictive.mlp, network.norm) if is_mixture else None,
-            of_context=FoldedMlp(*arrays(FoldedMlp.of(network.context_features).centred())),
-            of_point=FoldedMlp.of(network.point_features).centred(),
-            of_candidate=FoldedMlp.of(policy.point_features).centred(),
-            of_worth=replace(worth, first=worth.first / WORTH_UNIT),
-            steep=STEEP * float(policy.trust),
+            point=_few(replace(design, second_bias=design.second_bias + marker)),
+            predictive=_few(FoldedMlp.of(predictive.mlp, network.norm)) if is_mixture else None,
+            candidate=_few(FoldedMlp.of(policy.embedder.mlp).centred()),
+            score=_few(FoldedMlp.of(policy.head, policy.norm)),
+            of_context=_few(FoldedMlp.of(network.context_features).centred()),
+            of_point=_few(FoldedMlp.of(network.point_features).centred()),
+            of_candidate=_few(FoldedMlp.of(policy.point_features).centred()),
+            of_worth=_few(replace(worth, first=worth.first / WORTH_UNIT)),
+            steep=np.array([STEEP * float(policy.trust)], np.float32),
         )
+
+
+def _few(folded: FoldedMlp[Tensor]) -> FoldedMlp[Array]:
+    """The same for numpy."""
+    return FoldedMlp(*arrays(folded))
 
 
 _advice = remembered(Advice.of)
@@ -102,16 +113,17 @@ class FunctionView(LiveView):
     live_bank: LiveBank
     advice: Advice
     spectra: Kept[Array]  # of candidates
-    tokens: Kept[Tensor]  # of points to predict at
+    tokens: Kept[Array]  # of points to predict at
 
     def __post_init__(self) -> None:
         self.bank = self.live_bank
 
     @cached_property
     def _parameter_rows(self) -> ParameterRows:
-        return decode_rows(
-            self._parameters, self.weights.few_layers, self.stored, self._has_shortcuts
-        )
+        return self._decode_rows(self._parameters)
+
+    def _decode_rows(self, rows: Array) -> ParameterRows:
+        return decode_rows(rows, self.weights.few_layers, self.stored, self._has_shortcuts)
 
     @property
     def _parameters(self) -> Array:
@@ -121,29 +133,30 @@ class FunctionView(LiveView):
 
     def _decode_points(self, points: Tensor, expected: Expectation | None) -> Decoded:
         assert expected is not None
-        rows = self.tokens.of(points[0, 0]) + self.advice.of_point(expected.features[0, 0])
+        rows = self.tokens.of(points[0, 0]) + self.advice.of_point(expected.features[0, 0].numpy())
         # The parameters' tokens come along, for less than a pass of their own would cost.
         first = len(self.weights.parameters)
-        every = torch.cat([torch.from_numpy(self._parameters), rows])
-        states, plain = self._decode_many(every)
-        own = [rows[:first].numpy() for rows in states], plain[:first].numpy()
+        states, plain = self._decode_rows(np.concatenate([self._parameters, rows]))
+        own = [rows[:first] for rows in states], plain[:first]
         vars(self).setdefault("_parameter_rows", own)
-        return Decoded([rows[None, None, first:] for rows in states], plain[None, None, first:])
+        *tokens, read = (torch.from_numpy(rows[None, None, first:]) for rows in (*states, plain))
+        return Decoded(tokens, read)
 
     def _believe(self, decoded: Decoded) -> Belief:
         head = self.network.predictive_head
         if self.advice.predictive is None or not isinstance(head, MixtureHead):
             return super()._believe(decoded)
-        plain = decoded.plain[0, 0]
-        raw = self.advice.predictive(torch.cat([standardise(decoded.states[-1][0, 0]), plain], 1))
-        parts = mixtures(raw.numpy(), plain.numpy(), head.components)
+        rows, plain = (part[0, 0].numpy() for part in (decoded.states[-1], decoded.plain))
+        raw = self.advice.predictive(np.concatenate([standardise(rows), plain], 1))
+        parts = mixtures(raw, plain, head.components)
         belief = Mixture(*(torch.from_numpy(part)[None, None] for part in parts))
         return belief if head.limits is None else Censored(**vars(belief), limits=head.limits)
 
     def scores(self, candidates: Tensor, goal: Goal) -> Tensor:
         """The pool policy's logits [1, 1, query] of candidates [1, 1, query, design]."""
         worth = self._worth(candidates[0, 0], goal)
-        return self._scores_among(slice(None), candidates[0, 0], worth, goal)[None, None]
+        logits = self._scores_among(slice(None), candidates[0, 0], worth, goal)
+        return torch.from_numpy(logits)[None, None]
 
     def best(self, candidates: Tensor, goal: Goal, allowed: Tensor | None = None) -> Tensor:
         """The index [1] of the candidate with the largest logit.
@@ -157,7 +170,7 @@ class FunctionView(LiveView):
         if allowed is not None:
             average = np.where(allowed[0].numpy(), average, -1)
         among = np.sort(np.argpartition(-average, SHORTLIST)[:SHORTLIST])
-        scores = self._scores_among(among, candidates[0], worth, goal).numpy()
+        scores = self._scores_among(among, candidates[0], worth, goal)
         scores[average[among] < 0] = -np.inf
         return torch.from_numpy(among[[scores.argmax()]])
 
@@ -169,26 +182,24 @@ class FunctionView(LiveView):
 
     def _scores_among(
         self, among: slice | Indices, candidates: Tensor, worth: Worth | None, goal: Goal
-    ) -> Tensor:
+    ) -> Array:
         """Logits of some of candidates [query, design]."""
-        spectrum = torch.from_numpy(self.spectra.of(candidates)[among])
-        rows = self.weights.candidate(spectrum, self._heard)
+        rows = self.advice.candidate(self.spectra.of(candidates)[among], self._heard)
         _, _, features = self.live_bank.expect(candidates, among)
-        rows += self.advice.of_candidate(torch.from_numpy(features).T)
-        leaning = None
-        if worth is not None:
-            shares = torch.from_numpy(worth.features(among))
+        rows += self.advice.of_candidate(features.T)
+        shares = None if worth is None else worth.features(among)
+        if shares is not None:
             rows += self.advice.of_worth(shares.T)
-            leaning = self.advice.steep * shares[-1]
-        logits = self.weights.score(standardise(ask(rows, [self], [goal])))[:, 0]
-        return logits if leaning is None else logits + leaning
+        logits = self.advice.score(standardise(ask(rows, [self], [goal])))[:, 0]
+        return logits if shares is None else logits + self.advice.steep * shares[-1]
 
     @property
-    def _heard(self) -> Tensor | None:
+    def _heard(self) -> Array | None:
         """What the policy makes of q's moments, [1, hidden]."""
         if self.weights.told is None:
             return None
-        return torch.from_numpy(moments_of([self._components]).dot(self.weights.told))
+        heard: Array = moments_of([self._components]).dot(self.weights.told)
+        return heard
 
     def extend(self, design: Tensor, outcome: Tensor) -> FunctionView:
         """With one more observation: design [1, design], outcome [1]."""
