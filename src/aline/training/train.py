@@ -307,15 +307,17 @@ class Run:
         policy: LearnedPolicy | RandomPolicy = RandomPolicy(spec.design)
         if joint:
             policy, count = self.playing_policy(generator)
-        context = play(
-            policy,
-            world,
-            self.mixed(goal, generator) if joint else goal,
-            steps=spec.horizon,
-            generator=generator,
-            offers=self.offers(batch, generator) if joint else anywhere,
-            given=self.random_designs(world.theta, count, generator),
-        )
+        with torch.inference_mode():  # which keeps no books at all
+            context = play(
+                policy,
+                world,
+                self.mixed(goal, generator) if joint else goal,
+                steps=spec.horizon,
+                generator=generator,
+                offers=self.offers(batch, generator) if joint else anywhere,
+                given=self.random_designs(world.theta, count, generator),
+            )
+        context = Context(context.designs.clone(), context.outcomes.clone())
         kernels = self.network.kernels
         bank = None if kernels is None else kernels.read(context, None, None)
         others = None
