@@ -2,10 +2,10 @@
 
     python benchmarks/latency.py --output results/latency.json
 
-The psychometric task, a network of the default size, 200 candidates, trials that start with 30 to
-39 observations. A trial is `ask()`, `tell(...)`, then `posterior()` with the mean and the 95 %
-interval of both targeted parameters. What the weights are does not matter to the time, so they
-are untrained. Measure on an idle machine: whatever else runs is in the numbers.
+The shipped psychometric model, 200 candidates, trials that start with 30 to 39 observations,
+answers yes and no by turns. A trial is `ask()`, `tell(...)`, then `posterior()` with the mean and
+the 95 % interval of both targeted parameters. Measure on an idle machine: whatever else runs is in
+the numbers.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from aline import tasks
+from aline import zoo
 from aline.experiment import Experiment, Storage, open_storage
-from aline.model import Model, ModelConfig, fresh
 
 OBSERVATIONS, CANDIDATES, TARGET = 30, 200, ("threshold", "slope")
 TIMED = 10  # trials of each experiment that are timed, once it has its observations
@@ -40,7 +39,7 @@ def trial(experiment: Experiment) -> tuple[float, float, float]:
     start = time.perf_counter()
     asked = experiment.ask()
     after_ask = time.perf_counter()
-    experiment.tell(asked, 1)
+    experiment.tell(asked, asked.number % 2)
     after_tell = time.perf_counter()
     posterior = experiment.posterior()
     for name in TARGET:
@@ -50,10 +49,7 @@ def trial(experiment: Experiment) -> tuple[float, float, float]:
 
 def measure(make: Callable[[], Storage], repeats: int) -> np.ndarray[Any, Any]:
     """Seconds [trial, part], in the midst of whole experiments."""
-    spec = tasks.get("psychometric").spec
-    network = fresh(spec, ModelConfig(), torch.Generator().manual_seed(0))
-    model = Model(network.eval().requires_grad_(False))
-    storage, runs = make(), []
+    model, storage, runs = zoo.load("psychometric"), make(), []
     for seed in range(math.ceil(repeats / TIMED)):
         experiment = Experiment(
             model,

@@ -1,5 +1,6 @@
 """What every policy promises on the episode loop."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from aline.baselines import (
 )
 from aline.episodes import FixedPool, Offer, Policy, RandomPolicy, play
 from aline.model import LearnedPolicy
+from aline.model.policy import Memory
 from aline.spaces import Binary, Pool, Real
 from aline.tasks import Task, get, is_differentiable
 
@@ -104,6 +106,13 @@ CASES = [
     for name, policy in policies(task).items()
 ]
 EVERY = pytest.mark.parametrize(("task", "policy"), CASES)
+LEARNED_CASES = [case for case in CASES if isinstance(case.values[1], LearnedPolicy)]
+LEARNED = pytest.mark.parametrize(("task", "policy"), LEARNED_CASES)
+
+
+def scores(policy: LearnedPolicy) -> bool:
+    """Whether it takes the best candidate, and leaves nothing to chance."""
+    return policy.network.config.policy == "pool" and not policy.explore
 
 
 def started(policy: Policy, task: Task) -> Any:
@@ -160,3 +169,31 @@ def test_observing_leaves_the_earlier_state_alone(task: Task, policy: Policy) ->
     before = policy.choose(state, None, seeded(6))
     policy.observe(state, before, torch.ones(BATCH))
     assert torch.equal(policy.choose(state, None, seeded(6)), before)
+
+
+@LEARNED
+def test_a_goal_in_turns_is_its_parts_one_after_the_other(task: Task, policy: Policy) -> None:
+    """For policies that were trained for the parts; others aim at the whole, or at nothing."""
+    goals = [goal_for(task.spec, (name,), BATCH) for name in task.spec.parameters.names[:2]]
+    state = policy.begin(replace(goals[0], turns=tuple(goals)))
+    for observed in range(4):
+        part = Memory(state.view, goals[observed % len(goals)])
+        design = policy.choose(state, None, seeded(observed))
+        assert torch.equal(design, policy.choose(part, None, seeded(observed)))
+        state = policy.observe(state, design, torch.ones(BATCH))
+
+
+@pytest.mark.parametrize(("task", "policy"), [c for c in LEARNED_CASES if scores(c.values[1])])
+def test_an_episode_among_others_is_that_episode_alone(task: Task, policy: Policy) -> None:
+    names = tuple(task.spec.parameters.names)  # of psychometric in turns
+    offer = task.spec.design.sample(BATCH, 9, seeded(7))
+    several = policy.begin(goal_for(task.spec, names, BATCH))
+    alone = [policy.begin(goal_for(task.spec, names, 1)) for _ in range(BATCH)]
+    for step in range(3):
+        designs = policy.choose(several, Offer(offer), seeded(step))
+        outcomes = torch.tensor([1.0, -1.0, 1.0])
+        for row, state in enumerate(alone):
+            rows = slice(row, row + 1)
+            assert torch.equal(policy.choose(state, Offer(offer[rows]), seeded(0)), designs[rows])
+            alone[row] = policy.observe(state, designs[rows], outcomes[rows])
+        several = policy.observe(several, designs, outcomes)

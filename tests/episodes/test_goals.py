@@ -3,7 +3,7 @@ import torch
 from small import seeded, small_network
 from torch.distributions import Uniform
 
-from aline.episodes import Context, draw_goals, goal_of, predictions
+from aline.episodes import Context, Goal, draw_goals, goal_of, predictions
 from aline.errors import InputError
 from aline.spaces import Box, Pool, Real
 from aline.tasks import PREDICTIONS, Spec, Task, get
@@ -103,6 +103,52 @@ def test_goals_are_drawn_by_their_shares() -> None:
     share = float((kinds == 1).float().mean())
     assert share == pytest.approx(7 / 9, abs=3 * 0.42 / 7000**0.5)
     assert all(bool((goal.count > 0).all()) for goal in goals)
+
+
+def parts(goal: Goal) -> list[tuple[list[bool], int]]:
+    """What each turn wants: parameters, and how many points."""
+    return [(turn.parameters[0].tolist(), turn.points.shape[1]) for turn in goal.turns]
+
+
+def test_what_no_trained_goal_holds_is_taken_in_turn() -> None:
+    all_four = goal_of(SPEC, ["slope", "lapse", "threshold", "guess"])
+    shape, rates = [True, True, False, False], [False, False, True, True]
+    assert parts(all_four) == [(shape, 0), (rates, 0)]
+    for observed in range(5):
+        now = all_four.pursued(observed).parameters.tolist()
+        assert now == [[shape, rates][observed % 2]]
+    assert parts(goal_of(SPEC, ["threshold", "slope", "lapse"])) == [
+        (shape, 0),
+        ([False, False, False, True], 0),
+    ]
+
+
+@pytest.mark.parametrize("names", [["guess", "lapse"], ["threshold"], ["lapse"]])
+def test_what_a_trained_goal_holds_is_pursued_as_it_is(names: list[str]) -> None:
+    goal = goal_of(SPEC, names)
+    assert goal.turns == ()
+    assert goal.pursued(3) is goal
+
+
+def test_parameters_and_predictions_are_taken_in_turn() -> None:
+    at = predictions(at={"x": [1.0, 2.0, 3.0]})
+    assert parts(goal_of(line(), ["a", "b", at])) == [([True, True], 0), ([False, False], 3)]
+    together = line(targets={("a", PREDICTIONS): 1.0, ("b",): 1.0})
+    assert parts(goal_of(together, ["a", at])) == []
+    assert parts(goal_of(together, ["a", "b", at])) == [([True, False], 3), ([False, True], 0)]
+
+
+def test_a_goal_that_training_left_out_is_pursued_as_it_is() -> None:
+    wanted = ["slope", "guess", predictions(at={"stimulus": [0.0]})]
+    assert goal_of(SPEC, wanted).turns == ()
+
+
+def test_a_batch_takes_the_turns_of_one() -> None:
+    goal = goal_of(SPEC, SPEC.parameters.names)
+    for observed in range(2):
+        alone, several = goal.pursued(observed), goal.repeat(3).pursued(observed)
+        assert torch.equal(several.parameters, alone.parameters.expand(3, -1))
+        assert several.points.shape == (3, 0, 1)
 
 
 def test_mistakes() -> None:

@@ -27,4 +27,4 @@ def test_without_git_there_is_no_commit(monkeypatch: pytest.MonkeyPatch, tmp_pat
         raise FileNotFoundError
 
     monkeypatch.setattr(subprocess, "run", missing)
-    assert module._commit() is None
+    assert module.commit() is None

@@ -257,6 +257,32 @@ def test_target_changes_what_is_asked_and_never_the_posterior() -> None:
     assert not torch.allclose(*scores)
 
 
+def test_a_goal_beyond_the_trained_ones_is_pursued_in_turns(tmp_path: Path) -> None:
+    """As if the experimenter had changed the goal before every trial; the posterior cannot tell."""
+    url = f"sqlite:///{tmp_path}/lab.db"
+    point = aline.predictions(at={"stimulus": [2.0]})
+    whole = start(storage=url, target=["threshold", "slope", point], horizon=30)
+    by_hand = start(horizon=30)
+    for number in range(5):
+        by_hand.target = point if number % 2 else ["threshold", "slope"]
+        trial, other = whole.ask(), by_hand.ask()
+        assert trial.design == other.design
+        for experiment in (whole, by_hand):
+            experiment.tell(experiment.trials[number], number % 3 == 0)
+        assert torch.equal(belief(whole), belief(by_hand))
+    expected = whole._state.choice
+    assert Experiment.resume(url, model=small())._state.choice == expected
+
+
+def test_trials_asked_ahead_take_their_turns_too() -> None:
+    model = aline.load("psychometric")
+    experiment = Experiment(model, target=["threshold", "slope", "guess", "lapse"])
+    for number in range(6):
+        experiment.tell(experiment.ask(), number % 2)
+    ahead = [abs(experiment.ask().design["stimulus"]) for _ in range(4)]
+    assert min(ahead) < 3 < 4 < max(ahead)
+
+
 def test_targets_survive_a_resume(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/lab.db"
     target = ["slope", aline.predictions(at={"stimulus": torch.tensor([0.5, 1.5])})]

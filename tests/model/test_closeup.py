@@ -23,13 +23,14 @@ def some_sight() -> tuple[Sight, torch.Tensor, Seen]:
         torch.full((2, 1, TARGETS, 1), -1.0),
     )
     plain = torch.randn(2, 1, TARGETS, PLAIN, generator=generator)
-    return sight, plain, Seen(torch.randn(2, 1, LENGTH, DESIGN + 1, generator=generator), None)
+    return sight, plain, Seen.of(torch.randn(2, 1, LENGTH, DESIGN + 1, generator=generator))
 
 
 def test_moving_everything_moves_the_centre_as_much() -> None:
     look, (sight, plain, seen) = some_look(), some_sight()
     shift = torch.tensor([0.7, -1.1])
-    moved = Seen(torch.cat([seen.plain[..., :2] + shift, seen.plain[..., 2:]], -1), None)
+    by = shift[:, None, None, None, None]
+    moved = Seen(torch.cat([seen.plain[:2] + by, seen.plain[2:]]), None)
     before = look(sight, plain, seen)
     after = look(sight._replace(centre=sight.centre + shift), plain, moved)
     assert largest_difference(after.centre, before.centre + shift) < 1e-5
@@ -41,9 +42,9 @@ def test_a_step_is_in_units_of_the_scale() -> None:
     """A picture a thousand times smaller, seen a thousand times closer, looks the same."""
     look, (sight, plain, seen) = some_look(), some_sight()
     look.told.weight[:, -1] = 0  # but for being told the scale itself
-    offset = seen.plain[..., :2] - sight.centre[:, :, :1]
-    tiny = Seen(torch.cat([1e-2 * offset, seen.plain[..., 2:]], -1), None)
-    large = Seen(torch.cat([offset, seen.plain[..., 2:]], -1), None)
+    offset = seen.plain[:2] - sight.centre[:, :, :1].movedim(-1, 0)[..., None]
+    tiny = Seen(torch.cat([1e-2 * offset, seen.plain[2:]]), None)
+    large = Seen(torch.cat([offset, seen.plain[2:]]), None)
     zero = torch.zeros_like(sight.centre)
     near = sight._replace(centre=zero, zoom=sight.zoom + torch.tensor(1e-2).log())
     before = look(sight._replace(centre=zero), plain, large)
@@ -57,7 +58,7 @@ def test_what_is_hidden_is_not_seen() -> None:
     bias = torch.zeros(2, 1, 1, LENGTH)
     bias[..., 4:] = -torch.inf
     masked = look(sight, plain, Seen(seen.plain, bias))
-    shorter = look(sight, plain, Seen(seen.plain[:, :, :4], None))
+    shorter = look(sight, plain, Seen(seen.plain[..., :4], None))
     for a, b in zip(masked, shorter, strict=True):
         assert largest_difference(a, b) < 1e-5
     assert largest_difference(masked.tokens, look(sight, plain, seen).tokens) > 1e-3
@@ -65,7 +66,7 @@ def test_what_is_hidden_is_not_seen() -> None:
 
 def test_nothing_seen_leaves_the_centre_where_it_is() -> None:
     sight, plain, seen = some_sight()
-    empty = Seen(seen.plain[:, :, :0], None)
+    empty = Seen(seen.plain[..., :0], None)
     assert torch.equal(some_look()(sight, plain, empty).centre, sight.centre)
 
 

@@ -28,6 +28,12 @@ def test_density_and_probability(value: float) -> None:
     assert torch.allclose(MIXTURE.cdf(at), reference().cdf(at), atol=1e-5)
 
 
+def test_values_broadcast_along_a_new_axis() -> None:
+    values = torch.linspace(-1, 1, 6).view(2, 3)
+    each = torch.stack([MIXTURE.log_prob(column) for column in values.T], 1)
+    torch.testing.assert_close(MIXTURE.unsqueeze(1).log_prob(values), each)
+
+
 def test_moments() -> None:
     mean, std = MIXTURE.moments()
     assert torch.allclose(mean, reference().mean)

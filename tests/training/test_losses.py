@@ -1,5 +1,7 @@
 """The losses: what they leave alone, and that their gradients point where the truth is."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -150,6 +152,33 @@ def test_stratified_prefixes_cover_every_length():
     drawn = stratified(400, 4, 31, torch.Generator().manual_seed(0))
     assert set(drawn.flatten().tolist()) == set(range(31))
     assert (drawn.diff(dim=1) >= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "policy", "loss"),
+    [
+        ("location", "box", pathwise_loss),
+        ("location", "box", paired_box_loss),
+        ("psychometric", "pool", paired_pool_loss),
+    ],
+)
+def test_a_context_that_is_encoded_once_teaches_the_same(name, policy, loss):
+    """One step is reconsidered, so that a pathwise loss encodes the others no more."""
+    network, episodes, _ = played(name, policy)
+    config = replace(CONFIG, decisions=1)
+
+    def learned(known: Played) -> list[torch.Tensor]:
+        generator = torch.Generator().manual_seed(1)
+        q = inference_loss(network, known, config, config.points, generator)
+        total = q + loss(network, known, config, generator)
+        every = list(network.parameters())
+        found = torch.autograd.grad(total, every, allow_unused=True, materialize_grads=True)
+        return [total, *found]
+
+    whole = learned(episodes)
+    once = learned(replace(episodes, encoded=network.encode(episodes.context)))
+    for a, b in zip(whole, once, strict=True):
+        assert torch.allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
 def test_pathwise_gradient_matches_finite_differences():

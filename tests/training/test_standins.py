@@ -4,12 +4,13 @@ import pytest
 import torch
 
 from aline.episodes import RandomPolicy, draw_goals, play
-from aline.model import ModelConfig, fresh
+from aline.model import Mixture, ModelConfig, fresh
 from aline.tasks import Task, get
 from aline.tasks.linear import exact_posterior
 from aline.training import TrainingConfig
-from aline.training.losses import Played, inference_loss
-from aline.training.standins import StandIns, can_stand_in
+from aline.training.losses import Played, inference_loss, up_to
+from aline.training.standins import StandIns, can_stand_in, stage_starts
+from aline.zoo import load
 
 LENGTH = 20
 CONFIG = TrainingConfig(batch=200, prefixes=3, points=0)
@@ -23,8 +24,21 @@ def random_episodes(task: Task, batch: int, seed: int = 0) -> tuple[Played, torc
     return Played(world, goal, context, world.answer(goal.points, generator)), generator
 
 
+def prior(batch: int, parameters: int, mean: float = 0.0, std: float = 1.0) -> Mixture:
+    """What q says before any data; or, with another mean and spread, q as wrong as can be."""
+    shape = batch, len(stage_starts(LENGTH)), parameters, 1
+    return Mixture(torch.zeros(shape), torch.full(shape, mean), torch.full(shape, std))
+
+
+def stand_ins_of(
+    task: Task, played: Played, count: int, generator: torch.Generator, q: Mixture | None = None
+) -> StandIns:
+    q = q or prior(played.batch, len(task.spec.parameters))
+    return StandIns.of(task, played.world.theta, played.context, q, count, generator)
+
+
 def with_stand_ins(task: Task, played: Played, count: int, generator: torch.Generator) -> Played:
-    stand_ins = StandIns.of(task, played.world.theta, played.context, count, generator)
+    stand_ins = stand_ins_of(task, played, count, generator)
     return Played(played.world, played.goal, played.context, played.goal_outcomes, stand_ins)
 
 
@@ -32,7 +46,7 @@ def test_draws_follow_the_closed_form_posterior() -> None:
     task = get("linear").fitted()
     played, generator = random_episodes(task, 40)
     designs, outcomes = played.context.designs, played.context.outcomes
-    stand_ins = StandIns.of(task, played.world.theta, played.context, 20_000, generator)
+    stand_ins = stand_ins_of(task, played, 20_000, generator)
     for length in (0, 1, 3):
         drawn = stand_ins.draw(torch.full((40, 1), length), 500, generator)[:, 0]
         x = task.spec.design.name_columns(designs[:, :length])["x"]
@@ -45,11 +59,15 @@ def test_draws_follow_the_closed_form_posterior() -> None:
         )
 
 
-def test_few_others_are_no_less_right() -> None:
-    """With the truth among them, draws and data go together as the truth and data do."""
+@pytest.mark.parametrize(("mean", "std"), [(0.0, 1.0), (0.7, 0.4), (-0.5, 2.0)])
+def test_few_others_are_no_less_right(mean: float, std: float) -> None:
+    """With the truth among them, draws and data go together as the truth and data do.
+
+    However few the others are and however wrong the q that they come from.
+    """
     task = get("psychometric")
     played, generator = random_episodes(task, 3000)
-    stand_ins = StandIns.of(task, played.world.theta, played.context, 5, generator)
+    stand_ins = stand_ins_of(task, played, 5, generator, prior(3000, 4, mean, std))
     drawn = stand_ins.draw(torch.full((3000, 1), LENGTH), 8, generator)[:, 0]
     said_yes = played.context.outcomes.mean(1)
     for column in range(len(task.spec.parameters)):
@@ -61,10 +79,10 @@ def test_few_others_are_no_less_right() -> None:
 def test_before_any_data_all_are_as_likely() -> None:
     task = get("psychometric")
     played, generator = random_episodes(task, 6)
-    stand_ins = StandIns.of(task, played.world.theta, played.context, 7, generator)
+    stand_ins = stand_ins_of(task, played, 7, generator)
     drawn = stand_ins.draw(torch.zeros(6, 1, dtype=torch.long), 8, generator)[:, 0]
     for row in range(6):
-        torch.testing.assert_close(drawn[row], stand_ins.theta[row])
+        torch.testing.assert_close(drawn[row], stand_ins.theta[row, 0])
 
 
 def test_gradient_is_the_same_with_less_noise() -> None:
@@ -102,7 +120,23 @@ def test_who_can_stand_in() -> None:
 def test_impossible_others_are_never_drawn(name: str) -> None:
     task = get(name).fitted()
     played, generator = random_episodes(task, 4)
-    found = StandIns.of(task, played.world.theta, played.context, 3, generator)
-    found.log_likelihood[:, 1:, 1:] = -torch.inf
+    found = stand_ins_of(task, played, 3, generator)
+    found.log_weight[:, 1:, 1:] = -torch.inf
     drawn = found.draw(torch.full((4, 1), 2), 8, generator)[:, 0]
-    torch.testing.assert_close(drawn, found.theta[:, :1].expand_as(drawn))
+    torch.testing.assert_close(drawn, found.theta[:, 2, :1].expand_as(drawn))
+
+
+def test_others_from_q_stay_likely() -> None:
+    """Where few draws of the prior could still have given the data."""
+    model = load("psychometric")
+    task = get("psychometric")
+    played, generator = random_episodes(task, 40)
+    starts = torch.tensor([stage_starts(LENGTH)]).expand(40, -1)
+    q = model.network.read(played.context, up_to(starts, LENGTH)).posterior()
+
+    def effective(stand_ins: StandIns) -> float:
+        weight = stand_ins.log_weight[:, LENGTH].softmax(-1)
+        return float((1 / weight.square().sum(-1)).mean())
+
+    plain = stand_ins_of(task, played, 256, generator)
+    assert effective(stand_ins_of(task, played, 256, generator, q)) > 1.5 * effective(plain)

@@ -1,13 +1,14 @@
 """A training run: repeatable, resumable, honest about failures, and it learns."""
 
 import json
+import sys
 from dataclasses import replace
 
 import pytest
 import torch
 
 import aline
-from aline.episodes import Context
+from aline.episodes import Context, play
 from aline.errors import InputError, InternalError
 from aline.model import ModelConfig
 from aline.tasks import get
@@ -36,6 +37,25 @@ def test_a_seed_repeats_a_run(name):
     task = get(name, horizon=4)
     assert torch.equal(weights(quick(task, seed=3)), weights(quick(task, seed=3)))
     assert not torch.equal(weights(quick(task, seed=3)), weights(quick(task, seed=4)))
+
+
+def test_mixed_rounds_take_turns_with_other_goals(monkeypatch):
+    module, goals = sys.modules[Run.__module__], []
+
+    def watched(policy, world, goal, **options):
+        goals.append(goal)
+        return play(policy, world, goal, **options)
+
+    monkeypatch.setattr(module, "play", watched)
+    task = get("psychometric", horizon=4)
+    quick(task, config=replace(QUICK, mixed_share=1.0, warmup=0.0), rounds=2)
+    for goal in goals:
+        own, other = goal.turns
+        assert torch.equal(own.parameters, goal.parameters)
+        assert not torch.equal(own.parameters, other.parameters)
+    goals.clear()
+    quick(task, config=replace(QUICK, mixed_share=0.0, warmup=0.0), rounds=2)
+    assert all(goal.turns == () for goal in goals)
 
 
 def test_an_interrupted_run_resumes_to_the_same_weights(tmp_path, monkeypatch):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -26,6 +26,15 @@ class Goal:
     parameters: Tensor  # bool [batch, parameter]
     points: Tensor  # [batch, target, design], where predictions are wanted
     points_mask: Tensor  # bool [batch, target], False where there is only padding
+    turns: tuple[Goal, ...] = ()  # its parts, where no policy was trained for the whole
+
+    def pursued(self, observed: int) -> Goal:
+        """What a learned policy aims at after so many observations: the whole, or a part in turn.
+
+        The posterior knows nothing of turns; they depend on the number alone, so that a replay
+        takes the same.
+        """
+        return self.turns[observed % len(self.turns)] if self.turns else self
 
     @property
     def count(self) -> Tensor:
@@ -38,6 +47,7 @@ class Goal:
             self.parameters.expand(batch, -1),
             self.points.expand(batch, -1, -1),
             self.points_mask.expand(batch, -1),
+            tuple(turn.repeat(batch) for turn in self.turns),
         )
 
     @property
@@ -93,7 +103,7 @@ Target = str | Predictions
 
 
 def goal_of(spec: Spec, targets: Iterable[Target]) -> Goal:
-    """A user's targets as the goal of one episode."""
+    """A user's targets as the goal of one episode, in turns where it goes beyond the trained."""
     targets = [targets] if isinstance(targets, str | Predictions) else list(targets)
     if not targets:
         raise InputError(
@@ -104,11 +114,44 @@ def goal_of(spec: Spec, targets: Iterable[Target]) -> Goal:
     if PREDICTIONS in targets:
         points.append(_spread(spec.design))
     at = torch.cat(points) if points else torch.zeros(0, len(spec.design))
-    return Goal(
+    whole = Goal(
         spec.parameters.mask(names)[None],
         at[None],
         torch.ones(1, len(at), dtype=torch.bool),
     )
+    return replace(whole, turns=_turns(spec, whole))
+
+
+def _turns(spec: Spec, goal: Goal) -> tuple[Goal, ...]:
+    """The parts of a goal that trained goals hold, if none of these holds all of it.
+
+    A policy knows what to do for each part. For the whole it would have to guess, and what tells
+    most about the whole may tell nothing about a part. Where the parts leave something out, a
+    policy was never trained for that: it takes the goal as it is.
+    """
+    wanted = _wanted(goal.parameters[0], bool(goal.points.shape[1]))
+    trained = [
+        _wanted(spec.parameters.mask(n for n in names if n != PREDICTIONS), PREDICTIONS in names)
+        for names, _ in spec.targets
+    ]
+    parts = dict.fromkeys(wanted & held for held in trained)
+    largest = [part for part in parts if not any(part < other for other in parts)]
+    if len(largest) < 2 or wanted != frozenset().union(*largest):
+        return ()
+    return tuple(_part(goal, part) for part in largest)
+
+
+def _wanted(parameters: Tensor, is_predicted: bool) -> frozenset[int]:
+    """Columns of parameters [parameter], and the one after them for predictions."""
+    columns = parameters.nonzero()[:, 0].tolist()
+    return frozenset([*columns, len(parameters)] if is_predicted else columns)
+
+
+def _part(goal: Goal, wanted: frozenset[int]) -> Goal:
+    size = goal.parameters.shape[1]
+    points = goal.points.shape[1] if size in wanted else 0
+    chosen = torch.tensor([[column in wanted for column in range(size)]], dtype=torch.bool)
+    return Goal(chosen, goal.points[:, :points], goal.points_mask[:, :points])
 
 
 def _points(spec: Spec, wanted: Predictions) -> Tensor:

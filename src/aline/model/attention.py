@@ -19,6 +19,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+PER_NAT = 1 / math.log(2)  # powers of two in one of e
+MOST = 120.0  # a power of two that can still be summed
+
+
+def powers(logits: Tensor) -> Tensor:
+    """Powers of two, in place: half as long as those of e.
+
+    For logits relative to one of them, so that the sum of their powers is at least one. None of the
+    shipped networks comes near the limit above.
+    """
+    return logits.clamp_max_(MOST).exp2_()
+
 
 class Keys(NamedTuple):
     """Projected keys and values, heads split, ready for matrix products."""
@@ -43,12 +55,13 @@ class Absorbed(NamedTuple):
     """Keys as many tokens read them: what projects queries and readings is multiplied into them.
 
     A token then takes two large products a layer in place of two for each head of 8 numbers, and
-    is never split into heads and put together again.
+    is never split into heads and put together again. Logits are relative to those of the first key,
+    which everyone sees, and in powers of two.
     """
 
-    keys: Tensor  # [batch, embed, head * context]
-    bias: Tensor  # [batch, 1, head * context]
-    values: Tensor  # [batch, head * context, embed]
+    keys: Tensor  # [batch, context * head, embed]
+    bias: Tensor  # [batch, context * head, 1]
+    values: Tensor  # [batch, context * head, embed]
 
     def of(self, rows: slice) -> Absorbed:
         """Those of some episodes."""
@@ -167,26 +180,26 @@ class Layer(nn.Module):
         """The keys of one group, for many tokens to read."""
         bias = _side_by_side(bias, shared, private_bias, private)
         keys, values = shared.append(private.of_one_group())
-        batch, heads, head_dim, context = keys.shape
-        split = (heads, head_dim, -1)
-        of_token = (self.query.weight.view(split).mT @ keys).transpose(1, 2)
-        always = self.query.bias.view(heads, 1, head_dim) @ keys
+        keys = (keys - keys[..., :1]) * PER_NAT
+        heads, head_dim = keys.shape[1:3]
+        of_token = keys.mT @ self.query.weight.view(heads, head_dim, -1)
+        always = keys.mT @ self.query.bias.view(heads, head_dim, 1)
         if bias is not None:
-            always = always + bias[:, :, 0]
+            always = always + PER_NAT * bias[:, :, 0].mT
         # A token's weights sum to one in every head, so the bias may come with the values.
-        told = values @ self.out.weight.T.reshape(split) + self.out.bias / heads
-        width = heads * context
-        return Absorbed(
-            of_token.reshape(batch, -1, width),
-            always.reshape(batch, 1, width),
-            told.reshape(batch, width, -1),
-        )
+        told = values @ self.out.weight.T.reshape(heads, head_dim, -1) + self.out.bias / heads
+        return Absorbed(*(part.transpose(1, 2).flatten(1, 2) for part in (of_token, always, told)))
 
     def read_many(self, tokens: Tensor, absorbed: Absorbed) -> Tensor:
-        """As `forward`, for tokens [batch, token, embed] of one group."""
-        logits = torch.baddbmm(absorbed.bias, self.norm_query(tokens), absorbed.keys)
-        weights = logits.unflatten(-1, (self.heads, -1)).softmax(-1).flatten(-2)
-        return self.feed(torch.baddbmm(tokens, weights, absorbed.values))
+        """As `forward`, for tokens [batch, token, embed] of one group.
+
+        With tokens last, all that a softmax does runs along memory: with keys last, it would take
+        longer than both products.
+        """
+        logits = torch.baddbmm(absorbed.bias, absorbed.keys, self.norm_query(tokens).mT)
+        weights = powers(logits).unflatten(1, (-1, self.heads))  # [batch, context, head, token]
+        weights /= weights.sum(1, keepdim=True)
+        return self.feed(torch.baddbmm(tokens, weights.flatten(1, 2).mT, absorbed.values))
 
     def forward(
         self,

@@ -19,14 +19,20 @@ from torch.nn import functional as F
 from aline.model.embedder import Mlp
 from aline.model.heads import LOG_SCALES
 
+MOST = 80.0  # a logit whose power can still be summed
 NEAREST = 0.01  # squared offset, in units of the scale, below which nearer makes no difference
 
 
 class Seen(NamedTuple):
     """Observations as they are, and which of them each group sees."""
 
-    plain: Tensor  # [batch, group or 1, n, design + 1], designs and outcomes
+    plain: Tensor  # [design + 1, batch, group or 1, 1, n], designs and outcomes
     bias: Tensor | None  # [batch, group or 1, 1, n], zero or minus infinity
+
+    @classmethod
+    def of(cls, observations: Tensor, bias: Tensor | None = None) -> Seen:
+        """Observations [batch, group or 1, n, design + 1]."""
+        return cls(observations.movedim(-1, 0).contiguous()[:, :, :, None], bias)
 
 
 class Sight(NamedTuple):
@@ -82,27 +88,36 @@ class Look(nn.Module):
             self.zoom.weight.mul_(0.3)
 
     def forward(self, sight: Sight, plain: Tensor, seen: Seen) -> Sight:
-        """One look."""
-        observations = seen.plain[:, :, None]
-        offset = observations[..., : self.design] - sight.centre[..., None, :]
-        offset = offset * (-sight.zoom[..., None]).exp()  # [batch, group, target, n, design]
-        square = offset.square().sum(-1, keepdim=True)
-        offset = offset * (1 + square).rsqrt()  # of unit length where it is far
-        outcome = observations[..., self.design :].expand(*square.shape)
-        rows = torch.cat([offset, (square + NEAREST).log(), outcome], -1)
+        """One look.
+
+        Where an observation has only a few numbers, each of them is a row of its own over all
+        observations: matrices and sums of a few columns are slow.
+        """
+        shape = (*sight.zoom.shape[:3], seen.plain.shape[-1])
+        centre, zoom = (part.movedim(-1, 0)[..., None] for part in (sight.centre, sight.zoom))
+        offset = (seen.plain[: self.design] - centre) * (-zoom).exp()
+        square = offset.square().sum(0, keepdim=True)
+        offset = offset * (1 + square).rsqrt()  # [design, batch, group, target, n], short if near
+        outcome = seen.plain[self.design :].expand(1, *shape)
         told = self.told(torch.cat([sight.tokens, plain, sight.zoom], -1))
         about, step = told.split([told.shape[-1] - self.heads, self.heads], -1)
-        rows = F.relu(self.relative(rows) + about[..., None, :])
-        logits, pull = self.weigh(rows).mT.chunk(2, -2)  # [batch, group, target, head, n]
+        few = torch.cat([offset, (square + NEAREST).log(), outcome]).flatten(1)
+        rows = (few.T @ self.relative.weight.T).unflatten(0, shape)
+        rows = F.relu(rows + (about + self.relative.bias)[..., None, :], inplace=True)
+        weighed = torch.addmm(self.weigh.bias[:, None], self.weigh.weight, rows.flatten(0, -2).T)
+        logits, pull = weighed.view(2, self.heads, *shape)
         if seen.bias is not None:
-            logits = logits + seen.bias[..., None, :]
+            logits = logits + seen.bias
         # A head may also look at nothing: then an observation counts by itself, not by its share.
-        weights = F.pad(logits, (1, 0)).softmax(-1)[..., 1:]
+        weights = logits.clamp(max=MOST).exp()
+        pulls = (weights * pull).movedim(0, -2)
+        weights = weights.movedim(0, -2)  # [batch, group, target, head, n]
+        total = 1 + weights.sum(-1, keepdim=True)
         # Each head reads its own part of the rows.
         read = (weights @ rows).unflatten(-1, (self.heads, -1)).diagonal(dim1=-3, dim2=-2)
-        pulled = (weights * pull) @ offset  # [batch, group, target, head, design]
-        read, pulls = read.mT.flatten(-2), pulled.flatten(-2)
-        tokens = sight.tokens + self.out(torch.cat([read, pulls], -1))
+        pulled = (pulls @ offset.movedim(0, -1)) / total  # [batch, group, target, head, design]
+        found = torch.cat([(read.mT / total).flatten(-2), pulled.flatten(-2)], -1)
+        tokens = sight.tokens + self.out(found)
         moved = sight.centre + sight.zoom.exp() * (step[..., None] * pulled).sum(-2)
-        zoom = (sight.zoom + self.zoom(tokens)).clamp(*LOG_SCALES)
-        return Sight(tokens, moved, zoom)
+        closer = (sight.zoom + self.zoom(tokens)).clamp(*LOG_SCALES)
+        return Sight(tokens, moved, closer)

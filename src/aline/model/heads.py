@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +28,15 @@ class Mixture:
         """Log density of value [...]."""
         z = (value[..., None] - self.mean) / self.std
         return (self.log_weight - self.std.log() - 0.5 * z * z).logsumexp(-1) - _LOG_SQRT_2PI
+
+    def unsqueeze(self, dim: int) -> Mixture:
+        """With one more axis of targets, that values may broadcast along."""
+        return replace(
+            self,
+            log_weight=self.log_weight.unsqueeze(dim),
+            mean=self.mean.unsqueeze(dim),
+            std=self.std.unsqueeze(dim),
+        )
 
     def cdf(self, value: Tensor) -> Tensor:
         """Probability of at most value [...]."""

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from aline.episodes import Context
 from aline.errors import InternalError
+from aline.model.rows import Rows
 
 NOISE = 1e-4  # variance of the noise over the function's
 RANGE = (0.02, 1.0)  # lengthscales, for a design space of [-1, 1], times the root of its dimension
@@ -105,26 +106,6 @@ class KernelBank(nn.Module):
         seen = visible.to(designs.dtype)
         bank = Bank(self, designs * kept[..., None], kept, factor, white, seen)
         return bank if extra is None else bank.with_extra(extra)
-
-
-class Rows:
-    """A tensor that grows along its third axis, without a copy for whoever comes first."""
-
-    def __init__(self, first: Tensor, room: int = 0):
-        shape = list(first.shape)
-        self.used = shape[2]
-        shape[2] += room
-        self.buffer = first.new_empty(shape)
-        self.buffer[:, :, : self.used] = first
-
-    def append(self, known: int, more: Tensor) -> Rows:
-        """With more rows behind the first `known`."""
-        total = known + more.shape[2]
-        if self.used == known and total <= self.buffer.shape[2]:
-            self.buffer[:, :, known:total] = more
-            self.used = total
-            return self
-        return Rows(torch.cat([self.buffer[:, :, :known], more], 2), room=total)
 
 
 class Asked(NamedTuple):

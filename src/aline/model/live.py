@@ -35,7 +35,7 @@ from torch import Tensor, nn
 
 from aline.episodes import Context, Goal
 from aline.episodes.goals import log_weight_of
-from aline.model.attention import Layer
+from aline.model.attention import MOST, PER_NAT, Layer, powers
 from aline.model.closeup import Seen
 from aline.model.embedder import Mlp
 from aline.model.heads import STD_FLOOR, Mixture
@@ -51,8 +51,6 @@ _ZERO, _FLOOR, _EPSILON = np.array([[0.0], [STD_FLOOR], [1e-5]], np.float32)
 _NARROWEST, _WIDEST = np.array([[-7.0], [1.0]], np.float32)  # log scales of a mixture's layout
 _SMALL = torch.tensor([1e-5])
 _LOWEST, _HIGHEST = np.array([[share] for share in INSIDE], np.float32)
-_PER_NAT = 1 / math.log(2)  # powers of two in one of e
-_MOST = 120.0  # a power of two that can still be summed
 
 
 def begin_live(network: Network) -> LiveView:
@@ -140,7 +138,7 @@ class LiveView(View):
 
     def _seen(self) -> Seen:
         """The observations as they are, without the token that stands for none."""
-        return Seen(torch.from_numpy(self.stored.plain[0, :, 1:].T)[None, None], None)
+        return Seen(torch.from_numpy(self.stored.plain[0, :, 1:])[:, None, None, None], None)
 
     @cached_property
     def _components(self) -> Components:
@@ -341,7 +339,7 @@ def _bias(goal: Goal, keys: int) -> Array | None:
         return None
     count = wanted_points(goal).shape[1]
     bias = np.zeros((keys, 1), np.float32)
-    bias[keys - count :] = _PER_NAT * log_weight_of(max(count, 1))
+    bias[keys - count :] = PER_NAT * log_weight_of(max(count, 1))
     return bias
 
 
@@ -394,7 +392,8 @@ def decode_rows(
     else:
         by_view = weights.reshape(views, -1, *weights.shape[1:])
         read = (stored.plain[:, None] @ by_view).reshape(len(weights), -1, tokens) / total
-    return states, _turned_back(read.reshape(-1, tokens), views)
+    # Sizes in full: a task may have no parameters, and of no numbers none can be worked out.
+    return states, _turned_back(read.reshape(len(read) * read.shape[1], tokens), views)
 
 
 def _turned(rows: Rows, views: int) -> Rows:
@@ -429,7 +428,7 @@ class FoldedLayer(Generic[Rows]):
     @staticmethod
     def of(layer: Layer) -> FoldedLayer[Tensor]:
         """Fold a layer."""
-        scale = _PER_NAT / math.sqrt(layer.query.in_features // layer.heads)
+        scale = PER_NAT / math.sqrt(layer.query.in_features // layer.heads)
         query, query_bias = _fold(layer.norm_query, layer.query)
         feed_in, feed_in_bias = _fold(layer.norm_feed, layer.feed_in)
         out, feed_out = layer.out, layer.feed_out
@@ -677,12 +676,11 @@ def _ramp(rows: Rows) -> Rows:
 def _powers(logits: Rows) -> Rows:
     """Powers of two, in place.
 
-    Exponents are relative to the token that stands for no observation (`Folded.of`): sums of
-    powers are at least one. None of the shipped networks comes near the limit above.
+    Exponents are relative to the token that stands for no observation (`Folded.of`).
     """
     if isinstance(logits, Tensor):
-        return logits.clamp_max_(_MOST).exp2_()
-    np.minimum(logits, _MOST, out=logits)
+        return powers(logits)
+    np.minimum(logits, MOST, out=logits)
     out: Array = np.exp2(logits, out=logits)
     return out
 

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from aline.episodes import Context, Goal
 from aline.errors import InputError, InternalError
-from aline.model.attention import Keys, Layers, Reading, bias_of
+from aline.model.attention import Absorbed, Keys, Layers, Reading, bias_of
 from aline.model.closeup import CloseUp, Seen
 from aline.model.embedder import DesignEmbedder, Mlp
 from aline.model.heads import STD_FLOOR, Belief, Bernoulli, BernoulliHead, Mixture, MixtureHead
@@ -140,19 +140,20 @@ class Network(nn.Module):
         visible: Tensor | None = None,
         extra: Context | None = None,
         bank: Bank | None = None,
+        encoded: Encoded | None = None,
     ) -> View:
         """Take a context in.
 
         `visible` [batch, group, context] makes several groups of it, each seeing a part; `extra`
         (designs [batch * group, n, design]) gives each group observations of its own. `bank` is one
-        of the whole context, for groups that see prefixes.
+        of the whole context, for groups that see prefixes, and `encoded` what `encode` makes of it.
         """
         if visible is None:
             mask = context.mask
             visible = None if mask is None else mask[:, None]
         elif context.mask is not None:
             visible = visible & context.mask[:, None]
-        view = self.read_tokens(context, visible, extra)
+        view = self.read_tokens(context, visible, extra, encoded)
         if bank is not None and visible is not None:
             view.bank = bank.prefixes(visible)
         elif self.kernels is not None:
@@ -160,26 +161,47 @@ class Network(nn.Module):
         return view
 
     def read_tokens(
-        self, context: Context, visible: Tensor | None = None, extra: Context | None = None
+        self,
+        context: Context,
+        visible: Tensor | None = None,
+        extra: Context | None = None,
+        encoded: Encoded | None = None,
     ) -> View:
         """As `read`, but for the bank."""
         if self.config.context == "full" and (visible is not None or extra is not None):
             return self._read_expanded(context, visible, extra)
-        return self._read_shared(context, visible, extra)
-
-    def _read_shared(self, context: Context, visible: Tensor | None, extra: Context | None) -> View:
-        tokens = self.observe_tokens(context.designs, context.outcomes)
-        start = self.nothing.expand(len(tokens), 1, -1)
-        hidden = self.context_states(torch.cat([start, tokens], 1))
+        if encoded is None:
+            encoded = self._encode(context)
         bias = None if visible is None else bias_of(_with_nothing(visible))
-        groups = _groups(context, visible, extra)
+        batch, groups = len(context.outcomes), _groups(context, visible, extra)
         private = None
         if extra is not None:
             own = self.observe_tokens(extra.designs, extra.outcomes)
-            own = own.view(len(tokens), groups, -1, own.shape[-1])
+            own = own.view(batch, groups, -1, own.shape[-1])
             private = self.context_keys(self.context_states(own), extra)
-        keys = self.context_keys(hidden, context)
-        return View(self, context, hidden, keys, bias, private, (len(tokens), groups))
+        return View(self, context, *encoded, bias, private, (batch, groups))
+
+    def encode(self, context: Context) -> Encoded | None:
+        """What `read` makes of observations that do not attend to each other, to be read again."""
+        return None if self.config.context == "full" else self._encode(context)
+
+    def _encode(self, context: Context) -> Encoded:
+        tokens = self.observe_tokens(context.designs, context.outcomes)
+        start = self.nothing.expand(len(tokens), 1, -1)
+        hidden = self.context_states(torch.cat([start, tokens], 1))
+        return Encoded(hidden, self.context_keys(hidden, context))
+
+    def encode_anew(
+        self, encoded: Encoded, context: Context, steps: Tensor, new: Context
+    ) -> Encoded:
+        """Of a context with `new` observations at `steps` [batch, n]; others pass no gradient."""
+        states = self.context_states(self.observe_tokens(new.designs, new.outcomes))
+        rows = 1 + steps[..., None].expand_as(states[0])
+        hidden = [
+            old.detach().scatter(1, rows, new)
+            for old, new in zip(encoded.hidden, states, strict=True)
+        ]
+        return Encoded(hidden, self.context_keys(hidden, context))
 
     def _read_expanded(
         self, context: Context, visible: Tensor | None, extra: Context | None
@@ -246,6 +268,13 @@ def plain_observations(context: Context) -> Tensor:
     """
     designs = torch.special.ndtri((0.5 + 0.5 * context.designs).clamp(*INSIDE))
     return torch.cat([designs, context.outcomes[..., None]], -1)
+
+
+class Encoded(NamedTuple):
+    """Observations, and before them the token that stands for none, as each layer holds them."""
+
+    hidden: list[Tensor]  # a layer: [batch, 1 + context, embed]
+    keys: list[Keys]
 
 
 class Advice(NamedTuple):
@@ -408,15 +437,15 @@ class View:
     def _seen(self) -> Seen:
         """The observations as they are: they lie behind the values that attention mixes."""
         head_dim = self.network.config.width // self.network.config.heads
-        plain = self.keys[-1].values[:, 0, 1:, head_dim:][:, None]
+        plain = self.keys[-1].values[:, 0, None, 1:, head_dim:]
         bias = None if self.bias is None else self.bias[:, 0, ..., 1:]
         if self.private is None:
-            return Seen(plain, bias)
+            return Seen.of(plain, bias)
         own = self.private[-1].values[:, 0, ..., head_dim:]
         plain = plain.expand(-1, own.shape[1], -1, -1)
         if bias is not None:
             bias = F.pad(bias, (0, own.shape[2]))
-        return Seen(torch.cat([plain, own], 2), bias)
+        return Seen.of(torch.cat([plain, own], 2), bias)
 
     def _said(self, decoded: Decoded) -> tuple[Tensor, ...]:
         """What a head makes a belief of."""
@@ -501,11 +530,7 @@ class View:
         """
         policy, told = self.network.policy, self._told()
         advice = self._advice(candidates[:, None], goal)
-        states, bias = self._goal_states(goal)
-        readers = [
-            layer.absorb(keys, self.bias, layer.keys(state), bias)
-            for layer, keys, state in zip(policy.layers, self._context_keys(), states, strict=True)
-        ]
+        readers = self._absorbed(goal)
         batch, count = self.shape[0], candidates.shape[1]
         found, step = [], max(1, AT_ONCE // count)
         for rows in (slice(start, start + step) for start in range(0, batch, step)):
@@ -517,6 +542,15 @@ class View:
             found.append(policy.head(policy.norm(tokens)).squeeze(-1))
         logits = torch.cat(found)
         return logits if advice is None else policy.leaning(logits[:, None], advice)[:, 0]
+
+    def _absorbed(self, goal: Goal) -> list[Absorbed]:
+        """The context and the goal as many candidates read them in each of the policy's layers."""
+        states, bias = self._goal_states(goal)
+        layers, keys = self.network.policy.layers, self._context_keys()
+        return [
+            layer.absorb(known, self.bias, layer.keys(state), bias)
+            for layer, known, state in zip(layers, keys, states, strict=True)
+        ]
 
     def _told(self) -> Tensor | None:
         """What the policy makes of q's moments, [batch, group, hidden]."""

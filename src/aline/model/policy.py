@@ -79,11 +79,10 @@ class LearnedPolicy:
     def begin(self, goal: Goal) -> Memory:
         """Nothing measured yet."""
         batch = len(goal.parameters)
-        if batch == 1 and not self.standardise:
-            return Memory(begin(self.network), goal)
+        if not self.standardise:
+            return Memory(begin(self.network, batch), goal)
         empty = Context.empty(batch, goal.points.shape[-1])
-        read = read_standardised if self.standardise else Network.read
-        return Memory(read(self.network, empty), goal)
+        return Memory(read_standardised(self.network, empty), goal)
 
     def observe(self, state: Memory, design: Tensor, outcome: Tensor) -> Memory:
         """Take in one more observation."""
@@ -95,6 +94,7 @@ class LearnedPolicy:
 
     def choosing(self, state: Memory, offer: Offer | None, generator: torch.Generator) -> Choosing:
         """Likewise, leaving it to the caller to have the candidates scored."""
+        state = Memory(state.view, state.goal.pursued(state.view.context.length))
         if self.network.config.policy == "box":
             return self._choose_point(state, offer, generator)
         if self.informed is not None:

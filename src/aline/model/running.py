@@ -1,4 +1,4 @@
-"""One running experiment begins."""
+"""Running experiments begin."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from aline.episodes import Context
 from aline.model.live import begin_live
 from aline.model.live_functions import begin_function
 from aline.model.network import Network, View
+from aline.model.tape import begin_tape
 
 
-def begin(network: Network) -> View:
+def begin(network: Network, batch: int = 1) -> View:
     """A view of no data yet, as cheap to extend as the network's kind of context allows."""
     if network.config.context == "full":
-        return network.read(Context.empty(1, len(network.spec.design)))
+        return network.read(Context.empty(batch, len(network.spec.design)))
+    if batch > 1:
+        return begin_tape(network, batch)
     return begin_live(network) if network.kernels is None else begin_function(network)

@@ -27,6 +27,7 @@ class TrainingConfig:
     decisions: int = 10  # steps of each episode reconsidered at once by a pathwise update
     alternatives: int = 8  # designs compared at a state when the policy learns
     random_share: float = 0.3  # rounds whose first designs are random, so that q knows those too
+    mixed_share: float = 0.3  # rounds that take turns with other goals, so that both know mixtures
     greedy_share: float = 0.5  # rounds played as an experiment plays, so that q knows those best
     # How a design is credited. "immediate" and "return" are the paper's Eq. 12 with R_t, and with
     # the telescoped return to go; "paired" compares alternatives at one state, "pathwise"

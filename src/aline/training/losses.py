@@ -15,6 +15,7 @@ from aline.episodes import Context, Goal
 from aline.model import Network, View
 from aline.model.heads import Mixture
 from aline.model.kernels import Bank
+from aline.model.network import Encoded
 from aline.tasks import World
 from aline.training.standins import StandIns
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 # A box policy that leans on a bound has no gradient left to come back with; this pulls it gently.
 STRAIN = 1e-3
-DRAWS = 8  # of possible truths, a prefix
+DRAWS = 32  # of possible truths, a prefix
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class Played:
     goal_outcomes: Tensor  # [batch, target], true outcomes at the goal's points
     stand_ins: StandIns | None = None
     bank: Bank | None = None  # of the whole context, where the network has kernels
+    encoded: Encoded | None = None  # the context, by the network as it is in this update
 
     @property
     def batch(self) -> int:
@@ -47,6 +49,11 @@ class Played:
     def length(self) -> int:
         """Observations an episode."""
         return self.context.length
+
+    def read(self, network: Network, visible: Tensor, extra: Context | None = None) -> View:
+        """The context for groups that see some of it; with `extra`, of each its own."""
+        bank = self.bank if extra is None else None
+        return network.read(self.context, visible, extra, bank, self.encoded)
 
 
 def up_to(lengths: Tensor, total: int) -> Tensor:
@@ -72,7 +79,7 @@ def inference_loss(
     All parameters are learned whatever the goal: the goal steers the policy, never the posterior.
     """
     lengths = stratified(played.batch, config.prefixes, played.length + 1, generator)
-    view = network.read(played.context, up_to(lengths, played.length), bank=played.bank)
+    view = played.read(network, up_to(lengths, played.length))
     loss = torch.zeros(())
     if len(network.spec.parameters):
         loss = loss - truth_log_prob(view.posterior(), played, lengths, generator).mean()
@@ -92,8 +99,7 @@ def truth_log_prob(
     if played.stand_ins is None:
         return belief.log_prob(played.world.theta[:, None])
     truths = played.stand_ins.draw(lengths, DRAWS, generator)
-    parts = belief.log_weight, belief.mean, belief.std
-    return Mixture(*(part[:, :, None] for part in parts)).log_prob(truths)
+    return belief.unsqueeze(2).log_prob(truths)
 
 
 def target_log_prob(view: View, played: Played) -> Tensor:
@@ -117,7 +123,7 @@ def read_for_policy(network: Network, played: Played, visible: Tensor) -> View:
 
     `visible` are prefixes [batch, group, context].
     """
-    view = network.read(played.context, visible, bank=played.bank)
+    view = played.read(network, visible)
     _ = view.parameter_states
     return view
 
@@ -163,7 +169,7 @@ def judge(
     visible = kept[:, None].expand(batch, groups, -1)
     repeated = designs.repeat_interleave(outcomes.shape[-1], 1)
     extra = Context(repeated.reshape(batch * groups, 1, -1), outcomes.reshape(-1, 1))
-    log_q = target_log_prob(network.read(played.context, visible, extra), played)
+    log_q = target_log_prob(played.read(network, visible, extra), played)
     return (log_q.view(outcomes.shape) * weights).sum(-1)
 
 
@@ -276,7 +282,11 @@ def pathwise_loss(
         )
         lengths = stratified(played.batch, config.prefixes, total, generator) + 1
         lengths[:, -1] = total
-        log_q = target_log_prob(network.read(again, up_to(lengths, total)), played)
+        encoded = played.encoded
+        if encoded is not None:
+            encoded = network.encode_anew(encoded, again, steps, Context(proposals, outcomes))
+        view = network.read(again, up_to(lengths, total), encoded=encoded)
+        log_q = target_log_prob(view, played)
     value = (0.5 * log_q[:, -1] + 0.5 * log_q.mean(1)).mean()
     return STRAIN * proposal.strain.mean() - value
 

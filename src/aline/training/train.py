@@ -14,11 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from aline.episodes import Context, FixedPool, RandomPolicy, draw_goals, play
+from aline.episodes import Context, FixedPool, Goal, RandomPolicy, draw_goals, play
 from aline.episodes.play import Offers, anywhere
 from aline.errors import InputError, InternalError
 from aline.model import LearnedPolicy, Model, ModelConfig, Network, fresh
 from aline.model.checkpoint import read_tensors, write_tensors
+from aline.model.kernels import Bank
 from aline.tasks import PREDICTIONS, Task, is_differentiable
 from aline.training import function_teacher, lattice_teacher
 from aline.training.budget import Budget, parse_duration
@@ -32,9 +33,10 @@ from aline.training.losses import (
     pathwise_loss,
     sampled_pool_loss,
     target_log_prob,
+    up_to,
 )
 from aline.training.metrics import Metrics
-from aline.training.standins import StandIns, can_stand_in
+from aline.training.standins import StandIns, can_stand_in, stage_starts
 from aline.training.teacher import Teacher
 from aline.training.workers import Workers, joined, was_restarted
 
@@ -171,10 +173,10 @@ def network_weights(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name[len(part) :]: v for name, v in tensors.items() if name.startswith(part)}
 
 
-def check_finite(loss: Tensor) -> None:
+def check_finite(value: Tensor, what: str = "the loss") -> None:
     """A training that diverges stops at once."""
-    if not bool(torch.isfinite(loss)):
-        raise InternalError(f"the loss became {loss.item()}")
+    if not bool(torch.isfinite(value)):
+        raise InternalError(f"{what} became {value.item()}")
 
 
 class Losses(nn.Module):
@@ -193,6 +195,7 @@ class Losses(nn.Module):
         generator: torch.Generator,
     ) -> list[Tensor]:
         """Of q, and of the policy where it is taught: by its credit, or by `informed` designs."""
+        played = replace(played, encoded=self.network.encode(played.context))
         losses = [inference_loss(self.network, played, self.config, points, generator)]
         check_finite(losses[0])  # before a policy draws from what is not a number
         if informed is not None:
@@ -307,19 +310,39 @@ class Run:
         context = play(
             policy,
             world,
-            goal,
+            self.mixed(goal, generator) if joint else goal,
             steps=spec.horizon,
             generator=generator,
             offers=self.offers(batch, generator) if joint else anywhere,
             given=self.random_designs(world.theta, count, generator),
         )
-        others = None
-        if self.config.stand_ins and can_stand_in(self.task):
-            others = StandIns.of(self.task, world.theta, context, self.config.stand_ins, generator)
         kernels = self.network.kernels
         bank = None if kernels is None else kernels.read(context, None, None)
+        others = None
+        if self.config.stand_ins and can_stand_in(self.task):
+            others = self.stand_ins(world.theta, context, bank, generator)
         outcomes = world.answer(goal.points, generator)
         return Played(world, goal, context, outcomes, others, bank)
+
+    def stand_ins(
+        self, truth: Tensor, context: Context, bank: Bank | None, generator: torch.Generator
+    ) -> StandIns:
+        """Other truths, from what q makes of the data at the start of each stage."""
+        starts = torch.tensor([stage_starts(context.length)]).expand(len(truth), -1)
+        q = self.network.read(context, up_to(starts, context.length), bank=bank).posterior()
+        check_finite(q.mean.sum(), "a posterior's mean")  # before anything is drawn from it
+        return StandIns.of(self.task, truth, context, q, self.config.stand_ins, generator)
+
+    def mixed(self, goal: Goal, generator: torch.Generator) -> Goal:
+        """A round's goals as they are, or in turn with others.
+
+        So the policy learns what to do for a goal after trials that served another one, and q what
+        such trials tell: a goal may change in an experiment, or be taken in turns.
+        """
+        if float(torch.rand(1, generator=generator)) >= self.config.mixed_share:
+            return goal
+        others = draw_goals(self.task.spec, len(goal.parameters), generator)
+        return replace(goal, turns=(goal, others))
 
     def playing_policy(self, generator: torch.Generator) -> tuple[LearnedPolicy, int]:
         """How this round is played: exploring or greedily, and after how many random designs."""
@@ -367,11 +390,11 @@ class Run:
 
     def measure(self, played: Played, losses: list[Tensor]) -> None:
         """J (Eq. 9, in nats gained over the prior) and the losses of this round."""
+        ends = torch.tensor([0, played.length]).expand(played.batch, 2)
         with torch.no_grad():
-            final = target_log_prob(self.network.read(played.context), played)[:, 0]
-            nothing = Context.empty(played.batch, len(self.task.spec.design))
-            empty = target_log_prob(self.network.read(nothing), played)[:, 0]
-        gain = ((final - empty) * played.goal.count).mean()
+            view = played.read(self.network, up_to(ends, played.length))
+            before, after = target_log_prob(view, played).unbind(1)
+        gain = ((after - before) * played.goal.count).mean()
         self.metrics.add(
             loss=losses[0].item(),
             policy=losses[1].item() if len(losses) > 1 else None,

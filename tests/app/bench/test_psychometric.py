@@ -1,13 +1,14 @@
 """Every part of the benchmark, on a handful of observers and coarse grids."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from aline.app.bench import psychometric
+from aline.app.bench import pieces, psychometric
 from aline.app.bench.bench import Settings
 from aline.app.bench.psychometric import ALL, BENCH, PAIRS
 from aline.app.bench.psychometric_report import BARS, Found
@@ -18,13 +19,14 @@ COARSE = {"threshold": 9, "slope": 4, "guess": 3, "lapse": 3}
 
 
 @pytest.fixture(scope="module")
-def result() -> dict[str, Any]:
+def result(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pieces, "FOLDER", tmp_path_factory.mktemp("pieces"))
         patch.setattr(psychometric, "GRID", COARSE)
         patch.setattr(psychometric, "NODES", (12, 6, 3, 3))
         patch.setattr(psychometric, "LONG", (30, 32))
         settings = Settings(quick=True, episodes=4)
-        return run_bench(BENCH, settings, ["errors", "switch", "optimum", "time"])
+        return run_bench(BENCH, settings, ["errors", "switch", "optimum", "ceiling", "time"])
 
 
 def test_rows_have_every_method_goal_and_trial(result: dict[str, Any]) -> None:
@@ -38,6 +40,9 @@ def test_rows_have_every_method_goal_and_trial(result: dict[str, Any]) -> None:
     assert found.last(novel, ",".join(ALL), "random") is not None
     assert len(found.series("share_extreme:switched", "guess,lapse")) == 30
     assert len(found.series("information_share", "guess,lapse")) == 29
+    least = found.last("posterior_rmse", "guess,lapse", "best-possible")
+    ends = found.last("posterior_rmse", "guess,lapse", "best-of-two-ends")
+    assert 0.2 < least["value"] <= ends["value"] < 0.26  # type: ignore[index]  # of four trials
 
 
 def test_before_any_trial_every_method_has_the_priors_error(result: dict[str, Any]) -> None:
@@ -74,6 +79,22 @@ def test_the_table_judges_every_bar_and_the_figures_are_drawn(
     judged = [name for name, check in BARS if check(Found(kept)) is not None]
     assert len(judged) == len(BARS) - 1  # that of long experiments was not run
     assert all(name in table for name in judged)
+    assert "an exact posterior of guess and lapse has at least\n0.2" in table
+
+
+def test_a_run_goes_on_with_what_was_measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(pieces, "FOLDER", tmp_path)
+    monkeypatch.setattr(psychometric, "NODES", (6, 4, 3, 3))
+    settings = Settings(episodes=2, methods=("random", "aline"))
+    whole = run_bench(BENCH, settings, ["errors"])
+    assert {row["method"] for row in whole["rows"]} == {"random", "aline"}
+    monkeypatch.setattr(psychometric, "play_observers", None)
+    again = run_bench(BENCH, replace(settings, resume=True), ["errors"])
+    assert (again["rows"], again["notes"]) == (whole["rows"], [])
+    alone = run_bench(BENCH, replace(settings, resume=True, methods=("random",)), ["errors"])
+    assert not any("minus" in row["metric"] for row in alone["rows"])
 
 
 def test_long_experiments(monkeypatch: pytest.MonkeyPatch) -> None:

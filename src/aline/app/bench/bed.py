@@ -50,7 +50,7 @@ OURS = ("aline", "aline-box")
 LEARNED = ("dad", "vsoed", "rl-boed")
 METHODS = (*OURS, "random", "vpce", *LEARNED)
 # It optimises anew at every trial: on location finding, minutes an episode.
-VPCE_EPISODES = {"location": 6, "ces": 200}
+VPCE_EPISODES = {"location": 3, "ces": 200}
 
 # Nats (sPCE at the same L), hours of training on a datacentre GPU, and seconds a run.
 PUBLISHED: Mapping[tuple[str, str], tuple[float, float | None, float | None]] = {

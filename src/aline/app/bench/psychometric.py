@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,12 @@ from torch import Tensor
 
 from aline import zoo
 from aline.app.bench.bench import Bench, Measured, Progress, Row, Settings
+from aline.app.bench.pieces import Piece, piece
 from aline.app.bench.psychometric_report import figures, markdown
 from aline.baselines import Procedure, PsiMarginal, QuestPlus
 from aline.baselines.grid import GridPolicy
 from aline.episodes import Context, Policy, RandomPolicy
+from aline.evaluation.ceiling import Coins, Cost, best_of_coins, payment, posterior_rmse
 from aline.evaluation.estimates import Estimate, mean, proportion
 from aline.evaluation.exact import exact_log_marginals
 from aline.evaluation.greedy import exact_greedy, information_share
@@ -41,6 +44,7 @@ from aline.evaluation.simulated import posteriors_after
 from aline.experiment import Experiment
 from aline.model import LearnedPolicy, Mixture, Model
 from aline.tasks import Task, get
+from aline.tasks.psychometric import psychometric
 
 TASK = "psychometric"
 PAIRS = (("threshold", "slope"), ("guess", "lapse"))
@@ -52,6 +56,8 @@ GRID = {"threshold": 31, "slope": 15, "guess": 9, "lapse": 9}
 NODES = (64, 24, 6, 6)  # of the exact posterior's quadrature
 EXTREME = 4.0  # a stimulus this far from 0 is beyond every threshold
 NEAR = 1.0  # a stimulus this close to the threshold is near it
+# Nothing exact is below the first; the second is reached if both ends of the axis are seen clean.
+CEILINGS: dict[str, Cost] = {"best-possible": payment, "best-of-two-ends": posterior_rmse}
 LONG = (30, 100, 300, 1000)
 EXACT_OBSERVERS, EXACT_LENGTH, EXACT_NODES = 12, 300, (64, 32, 12, 12)
 
@@ -74,59 +80,93 @@ def _by_step(
 
 
 def _errors(settings: Settings, progress: Progress) -> Measured:
-    task, model = get(TASK), zoo.load(TASK)
-    count = settings.count(1000, 24)
-    oracle, quest, psi = exact_greedy(task, NODES), QuestPlus(task, GRID), PsiMarginal(task, GRID)
-    learned = LearnedPolicy(model.network)
-    policies: dict[str, Policy] = {
-        "aline": learned,
-        "psi-marginal": psi,
-        "questplus": quest,
-        "greedy": oracle,
-        "random": RandomPolicy(task.spec.design),
-    }
-    own: dict[str, Callable[[Played], Errors]] = {
-        "aline": partial(network_errors, model.network),
-        "psi-marginal": partial(grid_errors, psi),
-        "questplus": partial(grid_errors, quest),
-        "greedy": partial(grid_errors, oracle),
-        "random": partial(grid_errors, oracle),
-    }
+    task = get(TASK)
+    methods = settings.among("methods", [*_makers(task)])
     rows: list[Row] = []
     stimuli: dict[str, Any] = {}
-    blind: dict[str, tuple[Played, Errors, Errors]] = {}  # by methods that do not know the goal
+    kept: dict[tuple[str, ...], Experiments] = {}
+    notes: list[str] = []
     for target in (*PAIRS, ALL):
-        found: dict[str, tuple[Played, Errors, Errors]] = {}
-        for method, policy in policies.items():
+        found: dict[str, Experiments] = {}
+        for method in methods:
             if method == "psi-marginal" and target == ALL:
                 continue  # without nuisance it is QUEST+
-            if method not in blind:
-                told = partial(progress, f"{method}, {' and '.join(target)}")
-                played = play_observers(
-                    policy, task, target, count=count, seed=settings.seed, progress=told
-                )
-                found[method] = played, own[method](played), grid_errors(oracle, played)
-                if method in ("questplus", "random"):
-                    blind[method] = found[method]
-            else:
-                found[method] = blind[method]
+            # Some do not know the goal: what they did for one they would have done for another.
+            name = (method,) if method in ("questplus", "random") else (method, *target)
+            if name not in kept:
+                measure = partial(_experiments, task, method, target, settings, progress)
+                one = piece(settings, TASK, *name, measure=measure)
+                kept[name], notes = Experiments.of(one), [*notes, *one.notes]
+            found[method] = kept[name]
         rows += _error_rows(target, found)
-        rows += _where(task, target, {m: played for m, (played, _, _) in found.items()})
-        stimuli[",".join(target)] = _histogram(task, found["aline"][0])
-    return Measured(rows, {"stimuli": stimuli})
+        rows += _where(task, target, {method: one.played for method, one in found.items()})
+        if "aline" in found:
+            stimuli[",".join(target)] = _histogram(task, found["aline"].played)
+    return Measured(rows, {"stimuli": stimuli}, notes)
 
 
-def _error_rows(
-    target: Sequence[str], found: Mapping[str, tuple[Played, Errors, Errors]]
-) -> Iterator[Row]:
+@dataclass(frozen=True)
+class Experiments:
+    """What a method played, and the errors of its own and of the exact posterior."""
+
+    played: Played
+    own: Errors
+    exact: Errors
+
+    @classmethod
+    def of(cls, kept: Piece) -> Experiments:
+        """Those that were kept."""
+        tensors = kept.tensors
+        context = Context(tensors["designs"], tensors["outcomes"])
+        errors = ({n: tensors[f"{whose}.{n}"] for n in ALL} for whose in ("own", "exact"))
+        return cls(Played(tensors["theta"], context), *errors)
+
+
+def _makers(task: Task) -> dict[str, Callable[[], tuple[Policy, Callable[[Played], Errors]]]]:
+    """Each method: its policy, and the errors of its posterior."""
+
+    def learned() -> tuple[Policy, Callable[[Played], Errors]]:
+        network = zoo.load(TASK).network
+        return LearnedPolicy(network), partial(network_errors, network)
+
+    def on_grid(policy: GridPolicy) -> tuple[Policy, Callable[[Played], Errors]]:
+        return policy, partial(grid_errors, policy)
+
+    def at_random() -> tuple[Policy, Callable[[Played], Errors]]:
+        return RandomPolicy(task.spec.design), partial(grid_errors, exact_greedy(task, NODES))
+
+    return {
+        "aline": learned,
+        "psi-marginal": lambda: on_grid(PsiMarginal(task, GRID)),
+        "questplus": lambda: on_grid(QuestPlus(task, GRID)),
+        "greedy": lambda: on_grid(exact_greedy(task, NODES)),
+        "random": at_random,
+    }
+
+
+def _experiments(
+    task: Task, method: str, target: Sequence[str], settings: Settings, progress: Progress
+) -> Piece:
+    policy, own = _makers(task)[method]()
+    told = partial(progress, f"{method}, {' and '.join(target)}")
+    count = settings.count(1000, 24)
+    played = play_observers(policy, task, target, count=count, seed=settings.seed, progress=told)
+    tensors = {"theta": played.theta, "designs": played.context.designs}
+    tensors["outcomes"] = played.context.outcomes
+    tensors |= {f"own.{name}": error for name, error in own(played).items()}
+    exact = grid_errors(exact_greedy(task, NODES), played)
+    return Piece(tensors | {f"exact.{name}": error for name, error in exact.items()})
+
+
+def _error_rows(target: Sequence[str], found: Mapping[str, Experiments]) -> Iterator[Row]:
     for pair in [target] if target != ALL else PAIRS:
         end = "" if target != ALL else f":{','.join(pair)}"
-        for method, (_, errors, exact) in found.items():
-            yield from _by_step(f"posterior_rmse{end}", target, method, root(errors, pair))
-            yield from _by_step(f"exact_rmse{end}", target, method, root(exact, pair))
-        for other in found:
+        for method, one in found.items():
+            yield from _by_step(f"posterior_rmse{end}", target, method, root(one.own, pair))
+            yield from _by_step(f"exact_rmse{end}", target, method, root(one.exact, pair))
+        for other in found if "aline" in found else ():
             if other != "aline":
-                less = root(found["aline"][1], pair) - root(found[other][1], pair)
+                less = root(found["aline"].own, pair) - root(found[other].own, pair)
                 metric = f"posterior_rmse_minus_{other}{end}"
                 yield _measured(metric, target, "aline", less.shape[1] - 1, mean(less[:, -1]))
 
@@ -196,6 +236,18 @@ def _optimum(settings: Settings, progress: Progress) -> Measured:
         told(count, count)
         rows.append(_measured("information_share", target, "aline", None, mean(share.mean(1))))
         rows += _by_step("information_share", target, "aline", share, task.spec.start + 1)
+    return Measured(rows)
+
+
+def _ceiling(settings: Settings, progress: Progress) -> Measured:
+    """What no choice of stimuli can better, for guess and lapse."""
+    task = psychometric()
+    coins, trials, rows = Coins.of(task), 4 if settings.quick else task.spec.horizon, []
+    for done, (method, cost) in enumerate(CEILINGS.items()):
+        progress("what is possible", done, len(CEILINGS))
+        value = Estimate(best_of_coins(coins, trials, cost), 0.0, 0)
+        rows.append(_measured("posterior_rmse", PAIRS[1], method, trials, value))
+    progress("what is possible", len(CEILINGS), len(CEILINGS))
     return Measured(rows)
 
 
@@ -402,6 +454,7 @@ BENCH = Bench(
         "errors": _errors,
         "switch": _switch,
         "optimum": _optimum,
+        "ceiling": _ceiling,
         "time": _times,
         "long": _long,
     },

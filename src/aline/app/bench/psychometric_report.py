@@ -62,7 +62,7 @@ class Found:
 def markdown(result: Result) -> str:
     """Tables of what was measured, and each bar with whether it is met."""
     found = Found(result)
-    parts = [_errors, _novel, _optimum, _switch, _times, _long, _bars]
+    parts = [_errors, _ceiling, _novel, _optimum, _switch, _times, _long, _bars]
     sections = ["\n".join(lines) for part in parts if (lines := list(part(found)))]
     notes = [f"- {note}" for note in result["notes"]]
     head = f"`{result['command']}`, commit {result['commit']}, {result['machine']}"
@@ -100,6 +100,17 @@ def _errors(found: Found) -> Iterator[str]:
         ]
         rows.append([NAMES[method], *cells])
     yield from _table(["", "threshold and slope", "guess and lapse"], rows)
+
+
+def _ceiling(found: Found) -> Iterator[str]:
+    least = found.last("posterior_rmse", GL, "best-possible")
+    ends = found.last("posterior_rmse", GL, "best-of-two-ends")
+    if least is None or ends is None:
+        return
+    yield "Whatever the stimuli, an exact posterior of guess and lapse has at least"
+    yield f"{_value(least, 4)} after {least['step']} trials (`evaluation/ceiling.py` proves it);"
+    yield "trials at both ends of the axis, as if threshold and slope were in no doubt, would give"
+    yield f"{_value(ends, 4)}."
 
 
 def _novel(found: Found) -> Iterator[str]:
@@ -216,6 +227,17 @@ def _at_most(metric: str, target: str, limit: float) -> Callable[[Found], tuple[
     return check
 
 
+def _rates_at_most(limit: float) -> Callable[[Found], tuple[str, bool] | None]:
+    def check(found: Found) -> tuple[str, bool] | None:
+        row, least = (found.last("posterior_rmse", GL, m) for m in ("aline", "best-possible"))
+        if row is None:
+            return None
+        possible = f"; no exact posterior has less than {_value(least)}" if least else ""
+        return f"{_value(row)}{possible}", row["value"] <= limit
+
+    return check
+
+
 def _not_above(target: str, other: str) -> Callable[[Found], tuple[str, bool] | None]:
     def check(found: Found) -> tuple[str, bool] | None:
         ours, theirs = (found.last("posterior_rmse", target, m) for m in ("aline", other))
@@ -289,7 +311,7 @@ def _faster(method: str, target: str, times: float) -> Callable[[Found], tuple[s
 
 
 BARS: tuple[Bar, ...] = (
-    ("guess, lapse: RMSE at most 0.175", _at_most("posterior_rmse", GL, 0.175)),
+    ("guess, lapse: RMSE at most 0.175", _rates_at_most(0.175)),
     ("guess, lapse: at most psi-marginal's, within its interval", _not_above(GL, "psi-marginal")),
     ("guess, lapse: below QUEST+'s, intervals apart", _apart(GL, "questplus")),
     ("threshold, slope: RMSE at most 0.57", _at_most("posterior_rmse", TS, 0.57)),

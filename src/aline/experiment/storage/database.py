@@ -92,14 +92,18 @@ class DatabaseStorage(Storage):
         ordered = sorted(additions, key=lambda one: one.name)
         if self._is_written(ordered):
             return [None] * len(additions)
-        return [self._problem(one) for one in additions]
+        # Others were first in some of the journals; the rest still goes in at once.
+        ends = self.lengths(one.name for one in ordered)
+        fitting = [one for one in ordered if ends.get(one.name) == one.sequence]
+        rest = bool(fitting) and len(fitting) < len(ordered) and self._is_written(fitting)
+        return [self._problem(one, ends.get(one.name), rest) for one in additions]
 
-    def _problem(self, addition: Addition) -> UserError | None:
-        """What keeps one addition out, if it cannot be written alone either."""
-        if self._is_written([addition]):
-            return None
-        if not self.lengths([addition.name]):
+    def _problem(self, addition: Addition, end: int | None, is_written: bool) -> UserError | None:
+        """What kept one addition out of a journal that ended at `end`, unless it `is_written`."""
+        if end is None:
             return base.missing(addition.name, self.names())
+        if end == addition.sequence and (is_written or self._is_written([addition])):
+            return None
         return base.conflict(addition.name, addition.sequence)
 
     def _is_written(self, additions: Sequence[Addition]) -> bool:
