@@ -66,12 +66,8 @@ class Workers:
         # Some updates leave the policy, or before the joint phase a head, without a gradient; and
         # torch warns of an update that does not.
         module.register_parameter("never_used", nn.Parameter(torch.zeros(())))
-        # Buffers are constants of the task: to send them round would only make workers wait.
         return DistributedDataParallel(
-            module,
-            find_unused_parameters=True,
-            broadcast_buffers=False,
-            gradient_as_bucket_view=True,
+            module, find_unused_parameters=True, gradient_as_bucket_view=True
         )
 
 
