@@ -82,6 +82,14 @@ def test_the_table_judges_every_bar_and_the_figures_are_drawn(
     assert "an exact posterior of guess and lapse has at least\n0.2" in table
 
 
+def test_a_part_alone_has_no_empty_tables(result: dict[str, Any], tmp_path: Path) -> None:
+    rows = [row for row in result["rows"] if row["method"] == "best-possible"]
+    rows += [row for row in result["rows"] if row["method"] == "best-of-two-ends"]
+    files = write_bench(BENCH, {**result, "rows": rows, "data": {}}, tmp_path, "ceiling")
+    assert [file.name for file in files] == ["ceiling.json", "ceiling.md"]
+    assert "|" not in (tmp_path / "ceiling.md").read_text()
+
+
 def test_a_run_goes_on_with_what_was_measured(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -85,14 +85,15 @@ def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str
 
 
 def _errors(found: Found) -> Iterator[str]:
-    if not found.has("posterior_rmse"):
+    methods = [method for method in METHODS if found.last("exact_rmse", TS, method)]
+    if not methods:
         return
     n = max(row["n"] for row in found.rows if row["metric"] == "posterior_rmse")
     yield f"Posterior RMSE after the last trial, {n} paired observers (mean ± 95 % interval); in"
     yield "brackets, of the exact posterior of the same trials:"
     yield ""
     rows = []
-    for method in METHODS:
+    for method in methods:
         cells = [
             f"{_value(found.last('posterior_rmse', t, method))} "
             f"({_value(found.last('exact_rmse', t, method))})"
@@ -345,7 +346,7 @@ def figures(result: Result) -> Mapping[str, Figure]:
     """Errors by trial and stimuli by trial, as far as they were measured."""
     found, data = Found(result), result["data"]
     drawn: dict[str, Figure] = {}
-    if found.has("posterior_rmse"):
+    if found.has("exact_rmse"):
         drawn["rmse"] = _draw_errors(found)
     histograms = dict(data.get("stimuli", {}))
     if "switch" in data:
