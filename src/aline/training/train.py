@@ -42,6 +42,7 @@ from aline.training.workers import Workers, joined, was_restarted
 
 CHECKPOINT = "checkpoint.safetensors"
 FINE = 0.01  # a resolution from which on q looks closely
+JUDGED = 4  # rounds of which one is asked for J, a pass of its own: a line of metrics averages many
 
 PolicyLoss = Callable[[Network, Played, TrainingConfig, torch.Generator], Tensor]
 
@@ -391,18 +392,22 @@ class Run:
         self.optimiser.step()
 
     def measure(self, played: Played, losses: list[Tensor]) -> None:
-        """J (Eq. 9, in nats gained over the prior) and the losses of this round."""
-        ends = torch.tensor([0, played.length]).expand(played.batch, 2)
-        with torch.no_grad():
-            view = played.read(self.network, up_to(ends, played.length))
-            before, after = target_log_prob(view, played).unbind(1)
-        gain = ((after - before) * played.goal.count).mean()
+        """The losses of this round and, of one round in some, what it gained."""
+        is_judged = len(self.metrics.rows) % JUDGED == 0
         self.metrics.add(
             loss=losses[0].item(),
             policy=losses[1].item() if len(losses) > 1 else None,
-            J=gain.item(),
+            J=self.gain(played) if is_judged else None,
             episodes=self.config.batch,
         )
+
+    @torch.inference_mode()
+    def gain(self, played: Played) -> float:
+        """J (Eq. 9), in nats gained over the prior."""
+        ends = torch.tensor([0, played.length]).expand(played.batch, 2)
+        view = played.read(self.network, up_to(ends, played.length))
+        before, after = target_log_prob(view, played).unbind(1)
+        return float(((after - before) * played.goal.count).mean())
 
     def save(self) -> None:
         """Write the checkpoint that `resume` reads."""
