@@ -458,6 +458,12 @@ class View:
             mean, std = self.posterior().moments()
             return torch.cat([mean, std.clamp_min(STD_FLOOR).log()], -1)
 
+    def recall(self, decoded: Decoded, moments: Tensor) -> None:
+        """Take over what the same weights made of the parameters before, [batch, group, ...]."""
+        states = [self._fold(state) for state in decoded.states]
+        self.parameter_states = Decoded(states, self._fold(decoded.plain))
+        self.moments = moments
+
     def _at(self, points: Tensor) -> Pointed:
         """What is said of points; the last ones are kept, as they may be a goal's too."""
         last = self._last_points

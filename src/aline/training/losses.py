@@ -17,6 +17,7 @@ from aline.model.heads import Mixture
 from aline.model.kernels import Bank
 from aline.model.network import Encoded
 from aline.tasks import World
+from aline.training.notes import Notes
 from aline.training.standins import StandIns
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Played:
     stand_ins: StandIns | None = None
     bank: Bank | None = None  # of the whole context, where the network has kernels
     encoded: Encoded | None = None  # the context, by the network as it is in this update
+    notes: Notes | None = None  # from playing, as long as the network is the one that played
 
     @property
     def batch(self) -> int:
@@ -118,13 +120,16 @@ def target_log_prob(view: View, played: Played) -> Tensor:
 
 
 @torch.no_grad()
-def read_for_policy(network: Network, played: Played, visible: Tensor) -> View:
+def read_for_policy(network: Network, played: Played, steps: Tensor) -> View:
     """A view from which only the policy learns: all of q's part is computed without gradients.
 
-    `visible` are prefixes [batch, group, context].
+    `steps` [batch, group] are the numbers of observations that each group has made.
     """
-    view = played.read(network, visible)
-    _ = view.parameter_states
+    view = played.read(network, up_to(steps, played.length))
+    if played.notes is None:
+        _ = view.parameter_states
+    else:
+        played.notes.tell(view, steps)
     return view
 
 
@@ -148,7 +153,7 @@ def sample_decisions(network: Network, played: Played, generator: torch.Generato
     ahead = torch.rand(batch, generator=generator) * (total - step)
     judged_now = torch.rand(batch, generator=generator) < 0.5
     horizon = step + 1 + torch.where(judged_now, torch.zeros(batch), ahead).long()
-    view = read_for_policy(network, played, up_to(step[:, None], total))
+    view = read_for_policy(network, played, step[:, None])
     return Decisions(step, view, horizon.clamp(max=total))
 
 
@@ -241,7 +246,7 @@ def sampled_pool_loss(
     """
     total, batch = played.length, played.batch
     step = torch.randint(total, (batch,), generator=generator)
-    view = read_for_policy(network, played, up_to(step[:, None], total))
+    view = read_for_policy(network, played, step[:, None])
     with torch.no_grad():
         end = step + 1 if config.credit == "immediate" else torch.full_like(step, total)
         ends = torch.stack([step, end], 1)
@@ -271,7 +276,7 @@ def pathwise_loss(
     """
     total = played.length
     steps = stratified(played.batch, min(config.decisions, total), total, generator)
-    view = read_for_policy(network, played, up_to(steps, total))
+    view = read_for_policy(network, played, steps)
     proposal = view.propose(played.goal)
     proposals = proposal.draw(generator)
     with frozen(network):
@@ -301,7 +306,7 @@ def imitation_loss(
     """
     total = played.length
     steps = torch.arange(total).expand(played.batch, total)
-    view = read_for_policy(network, played, up_to(steps, total))
+    view = read_for_policy(network, played, steps)
     if network.config.policy == "box":
         proposal = view.propose(played.goal)
         z = (informed - proposal.mean) / proposal.log_std.exp()

@@ -44,10 +44,9 @@ class Teacher(ABC):
         do. Maximising the worth that the policy expects would be the same in the end, but it
         hardly moves a policy that is sure of a wrong design, and learned several times slower.
         """
-        total = played.length
-        visible = up_to(stratified(played.batch, STATES, total, generator), total)
-        designs, worth = self.lesson(played, visible, generator)
-        view = read_for_policy(network, played, visible)
+        steps = stratified(played.batch, STATES, played.length, generator)
+        designs, worth = self.lesson(played, up_to(steps, played.length), generator)
+        view = read_for_policy(network, played, steps)
         scores = view.scores(designs, played.goal)
         share = worth / worth.amax(-1, keepdim=True).clamp_min(1e-9)
         wanted = (share / TEMPERATURE).softmax(-1)

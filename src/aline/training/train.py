@@ -36,6 +36,7 @@ from aline.training.losses import (
     up_to,
 )
 from aline.training.metrics import Metrics
+from aline.training.notes import Notes, Noting
 from aline.training.standins import StandIns, can_stand_in, stage_starts
 from aline.training.teacher import Teacher
 from aline.training.workers import Workers, joined, was_restarted
@@ -291,6 +292,7 @@ class Run:
             self.update(losses)
             if update == 0:
                 self.measure(played, losses)
+                played = replace(played, notes=None)  # which later weights would not write
         self.round += 1
 
     def set_learning_rate(self) -> None:
@@ -305,9 +307,11 @@ class Run:
         world = self.task.draw(batch, generator)
         goal = draw_goals(spec, batch, generator)
         count = spec.horizon
-        policy: LearnedPolicy | RandomPolicy = RandomPolicy(spec.design)
+        policy: LearnedPolicy | RandomPolicy | Noting = RandomPolicy(spec.design)
         if joint:
             policy, count = self.playing_policy(generator)
+            if self.is_noting and not count:
+                policy = Noting(policy)
         with torch.inference_mode():  # which keeps no books at all
             context = play(
                 policy,
@@ -325,7 +329,13 @@ class Run:
         if self.config.stand_ins and can_stand_in(self.task):
             others = self.stand_ins(world.theta, context, bank, generator)
         outcomes = world.answer(goal.points, generator)
-        return Played(world, goal, context, outcomes, others, bank)
+        notes = Notes.of(policy.views) if isinstance(policy, Noting) else None
+        return Played(world, goal, context, outcomes, others, bank, notes=notes)
+
+    @property
+    def is_noting(self) -> bool:
+        """Whether to keep what q knew: a pool policy asks again about too few of the steps."""
+        return self.network.policy.is_box and self.network.policy.told is not None
 
     def stand_ins(
         self, truth: Tensor, context: Context, bank: Bank | None, generator: torch.Generator

@@ -1,0 +1,28 @@
+"""Notes taken while playing say what reading the prefixes again would."""
+
+import pytest
+import torch
+
+from aline.episodes import draw_goals, play
+from aline.model import LearnedPolicy, ModelConfig, fresh
+from aline.tasks import get
+from aline.training.losses import up_to
+from aline.training.notes import Notes, Noting
+
+
+@pytest.mark.parametrize("context", ["independent", "full"])
+def test_notes_are_what_the_network_makes_of_prefixes(context):
+    generator = torch.Generator().manual_seed(0)
+    task = get("location", horizon=5)
+    config = ModelConfig(policy="box", context=context, looks=1)
+    network = fresh(task.spec, config, generator).requires_grad_(False)
+    policy = Noting(LearnedPolicy(network))
+    world, goal = task.draw(7, generator), draw_goals(task.spec, 7, generator)
+    episodes = play(policy, world, goal, steps=5, generator=generator)
+    notes = Notes.of(policy.views)
+    steps = torch.randint(5, (7, 3), generator=generator)
+    read, told = (network.read(episodes, up_to(steps, 5)) for _ in range(2))
+    notes.tell(told, steps)
+    torch.testing.assert_close(told.moments, read.moments, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(told.propose(goal).mean, read.propose(goal).mean, atol=1e-4, rtol=0)
+    torch.testing.assert_close(told.posterior().mean, read.posterior().mean, rtol=1e-4, atol=1e-4)
