@@ -355,12 +355,23 @@ class Decoded(NamedTuple):
     states: list[Tensor]  # after each layer, [batch, group, target, embed]
     plain: Tensor  # what the last layer read of the observations as they are
 
+    def split(self, sizes: list[int]) -> list[Decoded]:
+        """So many targets each."""
+        states = zip(*(state.split(sizes, 2) for state in self.states), strict=True)
+        plain = self.plain.split(sizes, 2)
+        return [Decoded(list(part), read) for part, read in zip(states, plain, strict=True)]
+
 
 class Pointed(NamedTuple):
     """Points' tokens as the network leaves them, and what the bank expects there."""
 
     decoded: Decoded
     expected: Expectation | None
+
+    @property
+    def can_serve(self) -> bool:
+        """Whether gradients pass where they are asked for."""
+        return self.decoded.states[-1].requires_grad or not torch.is_grad_enabled()
 
 
 @dataclass
@@ -403,8 +414,11 @@ class View:
     @cached_property
     def parameter_states(self) -> Decoded:
         """The parameters' tokens after each layer."""
+        return self.decode(self._parameter_tokens())
+
+    def _parameter_tokens(self) -> Tensor:
         tokens = self.network.parameter_embedding
-        return self.decode(self._described(tokens.expand(*self.shape, *tokens.shape)))
+        return self._described(tokens.expand(*self.shape, *tokens.shape))
 
     def _described(self, tokens: Tensor) -> Tensor:
         """Parameters' tokens [batch, group, parameter, embed] with what the bank says of them."""
@@ -465,22 +479,38 @@ class View:
         self.moments = moments
 
     def _at(self, points: Tensor) -> Pointed:
-        """What is said of points; the last ones are kept, as they may be a goal's too."""
+        """What is said of points; the last ones are kept, as they may be a goal's too.
+
+        What was decoded without gradients must not serve a loss.
+        """
         last = self._last_points
-        if last is None or torch.is_grad_enabled() or place_of(last[0]) != place_of(points):
-            expected = None if self.bank is None else self.bank.predict(points)
-            last = self._last_points = (
-                points,
-                Pointed(self._decode_points(points, expected), expected),
-            )
+        if last is None or place_of(last[0]) != place_of(points) or not last[1].can_serve:
+            expected = self._expected(points)
+            pointed = Pointed(self._decode_points(points, expected), expected)
+            last = self._last_points = (points, pointed)
         return last[1]
 
     def _decode_points(self, points: Tensor, expected: Expectation | None) -> Decoded:
-        tokens = self.network.design_embedder(points) + self.network.prediction_marker
+        return self.decode(self._point_tokens(points, expected))
+
+    def _expected(self, points: Tensor) -> Expectation | None:
+        return None if self.bank is None else self.bank.predict(points)
+
+    def _point_tokens(self, points: Tensor, expected: Expectation | None) -> Tensor:
+        tokens: Tensor = self.network.design_embedder(points) + self.network.prediction_marker
         tokens = tokens.expand(*self.shape, *tokens.shape[2:])
         if expected is not None:
             tokens = tokens + self.network.point_features(expected.features)
-        return self.decode(tokens)
+        return tokens
+
+    def decode_with(self, points: Tensor) -> None:
+        """In one pass what `posterior` and then `predictive` of these points are made of."""
+        expected = self._expected(points)
+        tokens = [self._parameter_tokens(), self._point_tokens(points, expected)]
+        self.parameter_states, decoded = self.decode(torch.cat(tokens, 2)).split(
+            [part.shape[2] for part in tokens]
+        )
+        self._last_points = (points, Pointed(decoded, expected))
 
     def predictive(self, points: Tensor) -> Belief:
         """Beliefs about outcomes at points [batch, group or 1, target, design]."""

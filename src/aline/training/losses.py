@@ -13,7 +13,6 @@ from torch import Tensor
 
 from aline.episodes import Context, Goal
 from aline.model import Network, View
-from aline.model.heads import Mixture
 from aline.model.kernels import Bank
 from aline.model.network import Encoded
 from aline.tasks import World
@@ -82,26 +81,25 @@ def inference_loss(
     """
     lengths = stratified(played.batch, config.prefixes, played.length + 1, generator)
     view = played.read(network, up_to(lengths, played.length))
+    truths = possible_truths(played, lengths, generator)
     loss = torch.zeros(())
-    if len(network.spec.parameters):
-        loss = loss - truth_log_prob(view.posterior(), played, lengths, generator).mean()
     if count:
-        points = network.spec.design.sample(played.batch, config.prefixes * count, generator)
-        outcomes = played.world.answer(points, generator)
         shape = (played.batch, config.prefixes, count)
-        belief = view.predictive(points.view(*shape, -1))
-        loss = loss - belief.log_prob(outcomes.view(shape)).mean()
+        points = network.spec.design.sample(played.batch, config.prefixes * count, generator)
+        outcomes = played.world.answer(points, generator).view(shape)
+        points = points.view(*shape, -1)
+        view.decode_with(points)
+        loss = loss - view.predictive(points).log_prob(outcomes).mean()
+    if len(network.spec.parameters):
+        loss = loss - view.posterior().unsqueeze(2).log_prob(truths).mean()
     return loss
 
 
-def truth_log_prob(
-    belief: Mixture, played: Played, lengths: Tensor, generator: torch.Generator
-) -> Tensor:
-    """Log q [batch, prefix, ..., parameter] of the truth, or of what could have been the truth."""
+def possible_truths(played: Played, lengths: Tensor, generator: torch.Generator) -> Tensor:
+    """The truth [batch, prefix or 1, n, parameter], or what could have been it for all we know."""
     if played.stand_ins is None:
-        return belief.log_prob(played.world.theta[:, None])
-    truths = played.stand_ins.draw(lengths, DRAWS, generator)
-    return belief.unsqueeze(2).log_prob(truths)
+        return played.world.theta[:, None, None]
+    return played.stand_ins.draw(lengths, DRAWS, generator)
 
 
 def target_log_prob(view: View, played: Played) -> Tensor:
