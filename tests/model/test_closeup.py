@@ -4,7 +4,7 @@ import torch
 from small import largest_difference, seeded
 
 from aline.model import initial_weights
-from aline.model.closeup import CloseUp, Look, Seen, Sight
+from aline.model.closeup import CloseUp, LearnedRows, Look, Seen, Sight
 
 DESIGN, WIDTH, HEADS, TARGETS, LENGTH = 2, 16, 2, 3, 7
 PLAIN = HEADS * (DESIGN + 1)
@@ -80,3 +80,21 @@ def test_the_first_centre_is_an_average_of_what_was_read_and_the_prior_mean() ->
     read = plain.unflatten(-1, (HEADS, -1))[..., :DESIGN]
     assert bool((first <= read.amax(-2).clamp_min(0)).all())
     assert bool((first >= read.amin(-2).clamp_max(0)).all())
+
+
+def test_gradients_written_by_hand_are_those_of_the_numbers() -> None:
+    generator, hidden = seeded(3), WIDTH // 2
+    shapes = [
+        (DESIGN + 2, 2, 3, TARGETS, LENGTH),
+        (2, 3, TARGETS, hidden),
+        (hidden, DESIGN + 2),
+        (2 * HEADS, hidden),
+        (2 * HEADS,),
+    ]
+    inputs = [
+        torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
+        for shape in shapes
+    ]
+    bias = torch.zeros(2, 3, 1, LENGTH).double()
+    bias[:, 0] = bias[:, 1, :, 4:] = -torch.inf
+    assert torch.autograd.gradcheck(lambda *given: LearnedRows.apply(*given, bias), inputs)

@@ -10,11 +10,10 @@ noise of a network's large numbers: a step of Newton's method, as a network can 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from aline.model.embedder import Mlp
 from aline.model.heads import LOG_SCALES
@@ -101,23 +100,112 @@ class Look(nn.Module):
         outcome = seen.plain[self.design :].expand(1, *shape)
         told = self.told(torch.cat([sight.tokens, plain, sight.zoom], -1))
         about, step = told.split([told.shape[-1] - self.heads, self.heads], -1)
-        few = torch.cat([offset, (square + NEAREST).log(), outcome]).flatten(1)
-        rows = (few.T @ self.relative.weight.T).unflatten(0, shape)
-        rows = F.relu(rows + (about + self.relative.bias)[..., None, :], inplace=True)
-        weighed = torch.addmm(self.weigh.bias[:, None], self.weigh.weight, rows.flatten(0, -2).T)
-        logits, pull = weighed.view(2, self.heads, *shape)
-        if seen.bias is not None:
-            logits = logits + seen.bias
-        # A head may also look at nothing: then an observation counts by itself, not by its share.
-        weights = logits.clamp(max=MOST).exp()
-        pulls = (weights * pull).movedim(0, -2)
-        weights = weights.movedim(0, -2)  # [batch, group, target, head, n]
-        total = 1 + weights.sum(-1, keepdim=True)
-        # Each head reads its own part of the rows.
-        read = (weights @ rows).unflatten(-1, (self.heads, -1)).diagonal(dim1=-3, dim2=-2)
-        pulled = (pulls @ offset.movedim(0, -1)) / total  # [batch, group, target, head, design]
-        found = torch.cat([(read.mT / total).flatten(-2), pulled.flatten(-2)], -1)
+        few = torch.cat([offset, (square + NEAREST).log(), outcome])
+        base = about + self.relative.bias
+        weigh = (self.relative.weight, self.weigh.weight, self.weigh.bias)
+        if torch.is_grad_enabled():
+            read, pulled = LearnedRows.apply(few, base, *weigh, seen.bias)  # type: ignore[no-untyped-call]
+        else:
+            read, pulled = Rows.of(few, base, *weigh, seen.bias).averages
+        found = torch.cat([read.flatten(-2), pulled.flatten(-2)], -1)
         tokens = sight.tokens + self.out(found)
         moved = sight.centre + sight.zoom.exp() * (step[..., None] * pulled).sum(-2)
         closer = (sight.zoom + self.zoom(tokens)).clamp(*LOG_SCALES)
         return Sight(tokens, moved, closer)
+
+
+class Rows(NamedTuple):
+    """Observations as the heads of a look weigh them, targets [batch, group, target] in one axis.
+
+    A head may also look at nothing: then an observation counts by itself, not by its share.
+    """
+
+    hidden: Tensor  # [target, n, hidden]
+    weights: Tensor  # [target, head, n]
+    pulls: Tensor  # [target, head, n], by how much each offset moves the centre
+    total: Tensor  # [target, head, 1]
+    averages: tuple[Tensor, Tensor]  # of a head's part of the rows, and of offsets
+
+    @classmethod
+    def of(
+        cls,
+        few: Tensor,
+        base: Tensor,
+        relative: Tensor,
+        weigh: Tensor,
+        weigh_bias: Tensor,
+        bias: Tensor | None,
+    ) -> Rows:
+        """From `few` numbers [design + 2, batch, group, target, n], of which offsets come first.
+
+        A target's rows begin at its `base` [batch, group, target, hidden].
+        """
+        shape, heads = few.shape[1:], len(weigh) // 2
+        hidden = (few.flatten(1).T @ relative.T).view(*shape, len(relative))
+        hidden = hidden.add_(base[..., None, :]).relu_().flatten(0, 2)
+        weighed = torch.addmm(weigh_bias[:, None], weigh, hidden.flatten(0, 1).T)
+        logits, pull = weighed.view(2, heads, *shape)
+        if bias is not None:
+            logits += bias
+        weights = logits.clamp_(max=MOST).exp_()
+        weights, pulls = (part.flatten(1, 3).transpose(0, 1) for part in (weights, weights * pull))
+        total = 1 + weights.sum(-1, keepdim=True)
+        # Each head reads its own part of the rows.
+        read = (weights @ hidden).unflatten(-1, (heads, -1)).diagonal(dim1=1, dim2=2).mT / total
+        pulled = pulls @ few[:-2].flatten(1, 3).movedim(0, -1) / total
+        averages = (read.view(*shape[:3], heads, -1), pulled.view(*shape[:3], heads, -1))
+        return cls(hidden, weights, pulls, total, averages)
+
+
+class LearnedRows(torch.autograd.Function):
+    """The averages of `Rows`, with their gradients.
+
+    Written by hand: the rows are the largest tensors of a training, and automatic differentiation
+    writes and adds up more of them than it must, which took half again as long for the whole look.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, few: Tensor, base: Tensor, *weights: Any) -> tuple[Tensor, Tensor]:
+        """As `Rows.of`."""
+        rows = Rows.of(few, base, *weights)
+        ctx.save_for_backward(few, *weights[:2], *rows[:-1], *rows.averages)
+        return rows.averages
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        """Beyond the limit of a logit, as at the limit."""
+        few, relative, weigh, hidden, weights, pulls, total, *averages = ctx.saved_tensors
+        of_read, of_pulled = (part.flatten(0, 2) / total for part in gradients)
+        of_total = -sum(
+            (part * average.flatten(0, 2)).sum(-1, keepdim=True)
+            for part, average in zip((of_read, of_pulled), averages, strict=True)
+        )
+        offset = few[:-2].flatten(1, 3).transpose(0, 1)  # [target, design, n]
+        own = _own_parts(of_read)  # [target, head, hidden]
+        of_pulls = of_pulled @ offset
+        of_logits = torch.baddbmm(of_total, own, hidden.mT).mul_(weights)
+        of_logits.addcmul_(of_pulls, pulls)
+        both = (of_logits, of_pulls.mul_(weights))
+        of_weighed = torch.stack([part.transpose(0, 1) for part in both]).view(len(weigh), -1)
+        of_hidden = (of_weighed.T @ weigh).view(hidden.shape)
+        of_hidden.baddbmm_(weights.mT, own).mul_(hidden.sign())
+        of_row = of_hidden.flatten(0, 1)
+        of_few = (relative.T @ of_row.T).view(len(few), *weights.shape[::2])
+        of_few[:-2] += (of_pulled.mT @ pulls).transpose(0, 1)
+        is_learned = ctx.needs_input_grad[2]
+        return (
+            of_few.view_as(few),
+            of_hidden.sum(1).view(*few.shape[1:4], -1),
+            of_row.T @ few.flatten(1).T if is_learned else None,
+            of_weighed @ hidden.flatten(0, 1) if is_learned else None,
+            of_weighed.sum(1) if is_learned else None,
+            None,
+        )
+
+
+def _own_parts(parts: Tensor) -> Tensor:
+    """Each head's part [target, head, n] where it lies among all of them, [..., head * n]."""
+    target, heads, size = parts.shape
+    whole = parts.new_zeros(target, heads, heads, size)
+    whole.diagonal(dim1=1, dim2=2).copy_(parts.mT)
+    return whole.flatten(2)
