@@ -182,7 +182,7 @@ class LearnedRows(torch.autograd.Function):
         )
         offset = few[:-2].flatten(1, 3).transpose(0, 1)  # [target, design, n]
         own = _own_parts(of_read)  # [target, head, hidden]
-        of_pulls = of_pulled @ offset
+        of_pulls = _product_of_few(of_pulled, offset)
         of_logits = torch.baddbmm(of_total, own, hidden.mT).mul_(weights)
         of_logits.addcmul_(of_pulls, pulls)
         both = (of_logits, of_pulls.mul_(weights))
@@ -191,12 +191,12 @@ class LearnedRows(torch.autograd.Function):
         of_hidden.baddbmm_(weights.mT, own).mul_(hidden.sign())
         of_row = of_hidden.flatten(0, 1)
         of_few = (relative.T @ of_row.T).view(len(few), *weights.shape[::2])
-        of_few[:-2] += (of_pulled.mT @ pulls).transpose(0, 1)
+        of_few[:-2] += _product_of_few(of_pulled.mT, pulls).transpose(0, 1)
         is_learned = ctx.needs_input_grad[2]
         return (
             of_few.view_as(few),
             of_hidden.sum(1).view(*few.shape[1:4], -1),
-            of_row.T @ few.flatten(1).T if is_learned else None,
+            (few.flatten(1) @ of_row).T if is_learned else None,
             of_weighed @ hidden.flatten(0, 1) if is_learned else None,
             of_weighed.sum(1) if is_learned else None,
             None,
@@ -209,3 +209,11 @@ def _own_parts(parts: Tensor) -> Tensor:
     whole = parts.new_zeros(target, heads, heads, size)
     whole.diagonal(dim1=1, dim2=2).copy_(parts.mT)
     return whole.flatten(2)
+
+
+def _product_of_few(a: Tensor, b: Tensor) -> Tensor:
+    """a [target, m, k] @ b [target, k, n] for a handful of k, where matrix products are slow."""
+    product = a[..., :1] * b[:, :1]
+    for k in range(1, b.shape[1]):
+        product.addcmul_(a[..., k : k + 1], b[:, k : k + 1])
+    return product
