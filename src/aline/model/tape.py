@@ -32,10 +32,32 @@ from aline.model.rows import Rows
 ROOM = 31  # observations that a tape has room for at first
 
 
+class Feed(NamedTuple):
+    """The feed-forward half of a layer, its norm's affine part in the first matrix."""
+
+    first: Tensor  # [embed, hidden]
+    first_bias: Tensor  # [hidden]
+    second: Tensor  # [hidden, embed]
+    second_bias: Tensor  # [embed]
+
+    @classmethod
+    def of(cls, layer: Layer) -> Feed:
+        """Multiply the matrices."""
+        norm, first, second = layer.norm_feed, layer.feed_in, layer.feed_out
+        bias = first.bias + first.weight @ norm.bias
+        return cls((first.weight * norm.weight).T, bias, second.weight.T, second.bias)
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        """Rows [n, embed] after it."""
+        inner = torch.addmm(self.first_bias, F.layer_norm(rows, rows.shape[-1:]), self.first)
+        return torch.addmm(self.second_bias, inner.relu_(), self.second).add_(rows)
+
+
 class Reader(NamedTuple):
     """A layer's matrices [inputs, outputs] for reading tapes."""
 
-    layer: Layer
+    norm: tuple[Tensor, Tensor]  # weight and bias [embed], of a token before it asks
+    feed: Feed
     query: Tensor  # [embed, head * embed], of a token
     query_bias: Tensor  # [head * embed]
     out: Tensor  # [head * width, embed], of what the heads read
@@ -55,7 +77,8 @@ class Reader(NamedTuple):
         value_bias = layer.key_value.bias[embed:] + values @ (norm.weight * nothing + norm.bias)
         always = value_bias.view(heads, 1, -1) @ out + layer.out.bias / heads
         return cls(
-            layer,
+            (layer.norm_query.weight, layer.norm_query.bias),
+            Feed.of(layer),
             (of_query.mT @ of_key).transpose(0, 1).flatten(1),
             (layer.query.bias.view(heads, 1, -1) * scale @ of_key).flatten(),
             F.pad(torch.cat([of_value.mT @ out, always], 1), (0, 0, 0, plain)).flatten(0, 1),
@@ -67,13 +90,14 @@ class Reader(NamedTuple):
         Also what they read, [batch, token * head, width]. The bias is [batch, 1, context].
         """
         embed = rows.shape[1]
-        query = torch.addmm(self.query_bias, self.layer.norm_query(rows), self.query)
+        asking = F.layer_norm(rows, (embed,), *self.norm)
+        query = torch.addmm(self.query_bias, asking, self.query)
         logits = query.view(len(tape), -1, embed) @ tape[..., :embed].mT
         if bias is not None:
             logits += bias
         read = powers(logits) @ tape
         read = read / read[..., embed : embed + 1]
-        return self.layer.feed(torch.addmm(rows, read.view(len(rows), -1), self.out)), read
+        return self.feed(torch.addmm(rows, read.view(len(rows), -1), self.out)), read
 
     def absorb(self, tape: Tensor, bias: Tensor | None) -> Absorbed:
         """A tape as many tokens of the layer read it."""
@@ -205,8 +229,10 @@ class TapeView(View):
         """With one more observation: design [batch, design], outcome [batch]."""
         network, known = self.network, 1 + self.context.length
         new_one = Context(design[:, None], outcome[:, None])
-        tokens = network.observe_tokens(new_one.designs, new_one.outcomes)
-        row = self._relative(network.context_states(tokens))
+        states = [network.observe_tokens(design, outcome)]
+        for reader in self.readers.inference[:-1]:
+            states.append(reader.feed(states[-1]))
+        row = self._relative([state[:, None] for state in states])
         if network.config.shortcuts:
             plain = plain_observations(new_one)
             row = torch.cat([row, plain.expand(len(row), *plain.shape)], -1)
