@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from aline.episodes import Context, FixedPool, Goal, RandomPolicy, draw_goals, play
 from aline.episodes.play import Offers, anywhere
@@ -181,6 +181,32 @@ def check_finite(value: Tensor, what: str = "the loss") -> None:
         raise InternalError(f"{what} became {value.item()}")
 
 
+class Losses(nn.Module):
+    """What an update minimises, as one module: what several workers wrap to learn together."""
+
+    def __init__(self, network: Network, policy_loss: PolicyLoss, config: TrainingConfig):
+        super().__init__()
+        self.network, self.policy_loss, self.config = network, policy_loss, config
+
+    def forward(
+        self,
+        played: Played,
+        points: int,
+        teach: bool,
+        informed: Tensor | None,
+        generator: torch.Generator,
+    ) -> list[Tensor]:
+        """Of q, and of the policy where it is taught: by its credit, or by `informed` designs."""
+        played = replace(played, encoded=self.network.encode(played.context))
+        losses = [inference_loss(self.network, played, self.config, points, generator)]
+        check_finite(losses[0])  # before a policy draws from what is not a number
+        if informed is not None:
+            losses.append(imitation_loss(self.network, played, informed, generator))
+        elif teach:
+            losses.append(self.policy_loss(self.network, played, self.config, generator))
+        return losses
+
+
 @dataclass
 class Run:
     """A training under way."""
@@ -199,6 +225,7 @@ class Run:
     before: Mapping[str, Any] | None = None  # the training of the weights that this one began with
     metrics: Metrics = field(init=False)
     optimiser: torch.optim.AdamW = field(init=False)
+    losses: nn.Module = field(init=False)
 
     def __post_init__(self) -> None:
         self.optimiser = torch.optim.AdamW(
@@ -208,6 +235,8 @@ class Run:
             fused=True,
         )
         self.metrics = Metrics(self.folder if self.workers.is_first else None)
+        losses = Losses(self.network, self.policy_loss, self.config)
+        self.losses = self.workers.together(losses)
 
     @property
     def wants_predictions(self) -> bool:
@@ -359,31 +388,12 @@ class Run:
         pick = torch.rand(len(theta), count, generator=generator) < share
         return torch.where(pick[..., None], informed, designs)
 
-    def losses(
-        self,
-        played: Played,
-        points: int,
-        teach: bool,
-        informed: Tensor | None,
-        generator: torch.Generator,
-    ) -> list[Tensor]:
-        """Of q, and of the policy where it is taught: by its credit, or by `informed` designs."""
-        played = replace(played, encoded=self.network.encode(played.context))
-        losses = [inference_loss(self.network, played, self.config, points, generator)]
-        check_finite(losses[0])  # before a policy draws from what is not a number
-        if informed is not None:
-            losses.append(imitation_loss(self.network, played, informed, generator))
-        elif teach:
-            losses.append(self.policy_loss(self.network, played, self.config, generator))
-        return losses
-
     def update(self, losses: list[Tensor]) -> None:
         """A gradient step on q and, after warm-up, on the policy."""
         loss = torch.stack(losses).sum()
         check_finite(loss)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
-        self.workers.average(self.network)
         policy = list(self.network.policy.parameters())
         ids = {id(p) for p in policy}
         inference = [p for p in self.network.parameters() if id(p) not in ids]

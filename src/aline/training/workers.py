@@ -1,4 +1,4 @@
-"""More than one process on one training.
+"""More than one process on one training: PyTorch's DistributedDataParallel.
 
 Every worker plays its share of the batch and gradients are averaged, so the global batch, and with
 it the learning curve, is that of one process. The first worker alone writes, shows and keeps time.
@@ -20,6 +20,7 @@ from pathlib import Path
 
 import torch
 from torch import distributed, nn
+from torch.nn.parallel import DistributedDataParallel
 
 from aline.errors import InputError, UserError
 
@@ -58,23 +59,19 @@ class Workers:
         distributed.broadcast(shared, src=0)
         return float(shared.item())
 
-    def average(self, module: nn.Module) -> None:
-        """Give everyone the mean of all workers' gradients.
-
-        One message in all: DistributedDataParallel sends parts while others are still computed,
-        but its books cost more than these few weights take on their way. What nobody has a gradient
-        of (the policy in some updates, before the joint phase a head) stays without one.
-        """
+    def together(self, module: nn.Module) -> nn.Module:
+        """The module with its gradients averaged over all workers."""
         if self.count == 1:
-            return
-        weights = list(module.parameters())
-        is_used = torch.tensor([float(weight.grad is not None) for weight in weights])
-        own = [torch.zeros_like(w) if w.grad is None else w.grad for w in weights]
-        shared = torch.cat([is_used, *(gradient.flatten() for gradient in own)])
-        distributed.all_reduce(shared)
-        is_used, *means = (shared / self.count).split([len(weights), *(w.numel() for w in weights)])
-        for weight, mean, used in zip(weights, means, is_used.tolist(), strict=True):
-            weight.grad = mean.view_as(weight) if used else None
+            return module
+        # Some updates leave the policy, or before the joint phase a head, without a gradient; and
+        # torch warns of an update that does not.
+        module.register_parameter("never_used", nn.Parameter(torch.zeros(())))
+        return DistributedDataParallel(
+            module,
+            find_unused_parameters=True,
+            gradient_as_bucket_view=True,
+            broadcast_buffers=False,  # which are constants
+        )
 
 
 def launched() -> Workers:
