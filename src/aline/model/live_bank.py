@@ -44,11 +44,11 @@ class Shapes(NamedTuple):
     bend: Array
     curve: Array
 
-    def covariance(self, a: Array, b: Array) -> Array:
-        """[kernel, n, m] of a [n, design] and b [m, design]."""
-        apart = np.square(a[:, None] - b)
-        square: Array = self.stretch @ apart.reshape(-1, a.shape[1]).T
-        square = square.reshape(len(square), len(a), len(b))
+    def covariance(self, apart: Array) -> Array:
+        """[kernel, n, m] of points that are `apart` [design, n, m]."""
+        size, n, m = apart.shape
+        square: Array = self.stretch.dot(apart.reshape(size, n * m))
+        square = square.reshape(len(square), n, m)
         r = np.sqrt(square)
         r *= self.slope
         top = self.curve * square
@@ -59,6 +59,19 @@ class Shapes(NamedTuple):
         np.exp(square, out=square)
         square *= top
         return square
+
+    def table(self, apart: Array) -> Array:
+        """Likewise, a kernel at a time: what is between stays in the processor's cache."""
+        found = np.empty((len(self.stretch), *apart.shape[1:]), np.float32)
+        for number, one in enumerate(zip(*self, strict=True)):
+            found[number] = Shapes(*(part[None] for part in one)).covariance(apart)[0]
+        return found
+
+
+def _apart(a: Array, b: Array) -> Array:
+    """Squared distances [design, n, m] by axis, of a [n, design] and b [m, design]."""
+    out: Array = np.square(a.T[:, :, None] - b.T[:, None])
+    return out
 
 
 class Rows:
@@ -99,7 +112,7 @@ class Shared(NamedTuple):
 
     points: tuple[Tensor, Tensor]  # candidates and targets, kept as in `Asked`
     known: int  # how many observations
-    covariance: Array  # [kernel, target, candidate], changed in place by whoever has it
+    covariance: Array  # [kernel, candidate, target], changed in place by whoever has it
 
 
 class Worth(NamedTuple):
@@ -136,7 +149,8 @@ class LiveBank:
 
     shapes: Shapes
     designs: Array  # [context, design]
-    factor: Array  # [kernel, context, context]
+    rows: tuple[Array, ...]  # of the factor, each [kernel, 1 + its number]
+    log_roots: Array  # [kernel], the logs of its diagonal, summed
     white: Array  # [kernel, context], the outcomes over the factor
     asked: dict[Place, Asked] = field(default_factory=dict, repr=False)
     shared: list[Shared] = field(default_factory=list, repr=False)
@@ -147,29 +161,39 @@ class LiveBank:
         """Of no data yet."""
         count, size = kernels.inverse.shape
         shapes = Shapes(kernels.stretch.numpy(), *kernels.shapes.numpy())
-        designs, factor, white = (
-            np.zeros(shape, np.float32) for shape in ((0, size), (count, 0, 0), (count, 0))
+        designs, log_roots, white = (
+            np.zeros(shape, np.float32) for shape in ((0, size), count, (count, 0))
         )
-        return cls(shapes, designs, factor, white)
+        return cls(shapes, designs, (), log_roots, white)
 
     def extend(self, design: Tensor, outcome: Tensor) -> LiveBank:
         """With one more observation: design [1, design], outcome [1]."""
-        x, count = design.numpy(), len(self.designs)
-        row = _over(self.factor, self.shapes.covariance(self.designs, x))[..., 0]
-        root = np.sqrt(np.maximum(1 + NOISE - _dot(row, row), NOISE))
-        value = (outcome.numpy() - _dot(row, self.white)) / root
-        factor = np.zeros((len(row), count + 1, count + 1), np.float32)
-        factor[:, :count, :count] = self.factor
-        factor[:, count, :count] = row
-        factor[:, count, count] = root
+        row, squares, mean = self._known_of(design)
+        root = np.sqrt(_unexplained(squares))
+        value = (outcome.numpy() - mean) / root
         return LiveBank(
             self.shapes,
-            np.concatenate([self.designs, x]),
-            factor,
-            np.concatenate([self.white, value[:, None]], 1),
+            np.concatenate([self.designs, design.numpy()]),
+            (*self.rows, np.concatenate([row, root], 1)),
+            self.log_roots + np.log(root[:, 0]),
+            np.concatenate([self.white, value], 1),
             asked=dict(self.asked),
             past=self.shared or self.past,
         )
+
+    def _known_of(self, design: Tensor) -> tuple[Array, Array, Array]:
+        """A design over the factor [kernel, context], and its squares and mean [kernel, 1].
+
+        One of a pool that was asked about has them already.
+        """
+        x = design.numpy()
+        for asked in reversed(self.asked.values()):
+            same = (asked.points.numpy() == x).all(1)
+            if asked.known == len(self.designs) and same.any():
+                one = slice(first := int(same.argmax()), first + 1)
+                return asked.white[:, :, first], asked.squares[:, one], asked.mean[:, one]
+        asked = self._learn(design, None)
+        return asked.white[:, :, 0], asked.squares, asked.mean
 
     def ask(self, points: Tensor) -> Asked:
         """What is known of points [point, design] now."""
@@ -185,10 +209,11 @@ class LiveBank:
     def _learn(self, points: Tensor, before: Asked | None) -> Asked:
         """Add rows for the observations that came since."""
         known, count = (0 if before is None else before.known), len(self.designs)
-        more = self.shapes.covariance(self.designs[known:], points.numpy())
+        more = self.shapes.covariance(_apart(self.designs[known:], points.numpy()))
+        factor = self._factor(known)
         if before is not None:
-            more -= self.factor[:, known:, :known] @ before.white
-        corner = self.factor[:, known:, known:]
+            more -= np.matmul(factor[:, :, :known], before.white)
+        corner = factor[:, :, known:]
         more = more / corner if count - known == 1 else _over(corner, more)
         squares = np.einsum("knp,knp->kp", more, more)
         mean = np.matmul(self.white[:, None, known:], more)[:, 0]
@@ -197,12 +222,19 @@ class LiveBank:
         rows = before.rows.append(known, more)
         return Asked(points, count, rows, before.squares + squares, before.mean + mean)
 
+    def _factor(self, known: int) -> Array:
+        """The factor's rows behind the first `known`, [kernel, n - known, n]."""
+        count = len(self.rows)
+        factor = np.zeros((len(self.white), count - known, count), np.float32)
+        for number, row in enumerate(self.rows[known:]):
+            factor[:, number, : row.shape[1]] = row
+        return factor
+
     @cached_property
     def _fit(self) -> Fit:
         count = self.white.shape[1] + 1
-        scale = np.log((_dot(self.white, self.white) + 1) / count) / 2
-        diagonal = np.diagonal(self.factor, 0, 1, 2)
-        density = -count * scale - np.log(diagonal).sum(1)
+        scale = np.log((np.einsum("kn,kn->k", self.white, self.white) + 1) / count) / 2
+        density = -count * scale - self.log_roots
         weight = np.exp(density - density.max())
         return Fit(scale, density, weight / weight.sum())
 
@@ -230,7 +262,7 @@ class LiveBank:
         """Means, deviations and features [point_features, point] at some of points."""
         asked, (log_scale, _, weight) = self.ask(points), self._fit
         mean = asked.mean[:, among]
-        left = np.maximum(1 + NOISE - asked.squares[:, among], NOISE)
+        left = _unexplained(asked.squares[:, among])
         log_scale = log_scale[:, None]
         average = weight @ mean
         away = mean - average
@@ -254,10 +286,10 @@ class LiveBank:
 
     def weigh_candidates(self, candidates: Tensor, targets: Tensor) -> Worth:
         """What candidates [candidate, design] would tell of targets [target, design]."""
-        own = np.maximum(1 + NOISE - self.ask(candidates).squares, NOISE)
+        own = _unexplained(self.ask(candidates).squares)
         left = np.maximum(1 - self.ask(targets).squares, TINY).sum(1)
         common = self._take(candidates, targets)
-        fall = np.einsum("ktc,ktc->kc", common.covariance, common.covariance)
+        fall = np.vecdot(common.covariance, common.covariance)
         self.shared[:] = [common]
         fall /= own
         log_scale, _, weight = self._fit
@@ -276,25 +308,21 @@ class LiveBank:
             before = before or (box.pop() if box else None)
         pair = [place_of(candidates), place_of(targets)]
         if before is None or [place_of(points) for points in before.points] != pair:
-            # A kernel at a time, so that what is between stays in the processor's cache.
-            prior = np.empty((len(self.white), len(targets), len(candidates)), np.float32)
-            for number, one in enumerate(zip(*self.shapes, strict=True)):
-                shape = Shapes(*(part[None] for part in one))
-                prior[number] = shape.covariance(targets.numpy(), candidates.numpy())
+            prior = self.shapes.table(_apart(candidates.numpy(), targets.numpy()))
             before = Shared((candidates, targets), 0, prior)
         rows, common = slice(before.known, None), torch.from_numpy(before.covariance)
-        a = torch.from_numpy(self.ask(candidates).white[:, rows])
-        b = torch.from_numpy(self.ask(targets).white[:, rows]).mT
-        if a.shape[1] == 1:  # a product of two vectors: one pass instead of three
-            common.addcmul_(b, a, value=-1)
-        elif a.shape[1]:
-            common.baddbmm_(b, a, alpha=-1)
+        a = torch.from_numpy(self.ask(candidates).white[:, rows]).mT
+        b = torch.from_numpy(self.ask(targets).white[:, rows])
+        if b.shape[1] == 1:  # a product of two vectors: one pass instead of three
+            common.addcmul_(a, b, value=-1)
+        elif b.shape[1]:
+            common.baddbmm_(a, b, alpha=-1)
         return before._replace(known=len(self.designs))
 
 
-def _dot(a: Array, b: Array) -> Array:
-    """Of rows [kernel, n]."""
-    out: Array = np.einsum("kn,kn->k", a, b)
+def _unexplained(squares: Array) -> Array:
+    """The variance [kernel, point] of outcomes, of which `squares` is explained."""
+    out: Array = np.maximum(1 + NOISE - squares, NOISE)
     return out
 
 
