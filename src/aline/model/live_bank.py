@@ -11,6 +11,7 @@ row over the factor, and changes the covariance of two sets of points by a produ
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -33,7 +34,7 @@ from aline.model.kernels import (
 Array = np.ndarray[Any, np.dtype[np.float32]]
 Indices = np.ndarray[Any, np.dtype[np.intp]]
 
-_APART = np.float32(5)  # features are cut there
+_APART = 5.0  # features are cut there
 
 
 class Shapes(NamedTuple):
@@ -49,6 +50,9 @@ class Shapes(NamedTuple):
         size, n, m = apart.shape
         square: Array = self.stretch.dot(apart.reshape(size, n * m))
         square = square.reshape(len(square), n, m)
+        if not self.slope.any():  # as of one RBF kernel
+            square *= self.bend
+            return np.exp(square, out=square)
         r = np.sqrt(square)
         r *= self.slope
         top = self.curve * square
@@ -70,8 +74,9 @@ class Shapes(NamedTuple):
 
 def _apart(a: Array, b: Array) -> Array:
     """Squared distances [design, n, m] by axis, of a [n, design] and b [m, design]."""
-    out: Array = np.square(a.T[:, :, None] - b.T[:, None])
-    return out
+    apart: Array = a.T[:, :, None] - np.ascontiguousarray(b.T)[:, None]
+    apart *= apart
+    return apart
 
 
 class Rows:
@@ -123,11 +128,14 @@ class Worth(NamedTuple):
     average: Array  # [candidate], the share that would go, over all kernels
 
     def features(self, among: slice | Indices) -> Array:
-        """The logs of all shares of some candidates, [worth_features, candidate]."""
-        shares = np.empty((len(self.fall) + 1, len(self.average[among])), np.float32)
-        np.divide(self.fall[:, among], self.left, out=shares[:-1])
-        shares[-1] = self.average[among]
-        return np.log(np.clip(shares, LEAST_SHARE, 1, out=shares), out=shares)
+        """The logs of all shares of some candidates, [worth_features, candidate], and ones."""
+        average = self.average[among]
+        shares = np.empty((len(self.fall) + 2, len(average)), np.float32)
+        np.divide(self.fall[:, among], self.left, out=shares[:-2])
+        shares[-2] = average
+        shares[-1] = math.e  # of which the log is one
+        torch.from_numpy(shares[:-1]).clamp_(LEAST_SHARE, 1)
+        return np.log(shares, out=shares)
 
 
 class Fit(NamedTuple):
@@ -259,7 +267,7 @@ class LiveBank:
         return torch.from_numpy(self.description)[None, None]
 
     def expect(self, points: Tensor, among: slice | Indices) -> tuple[Array, Array, Array]:
-        """Means, deviations and features [point_features, point] at some of points."""
+        """Means, deviations and features [point_features, point] at some of points, and ones."""
         asked, (log_scale, _, weight) = self.ask(points), self._fit
         mean = asked.mean[:, among]
         left = _unexplained(asked.squares[:, among])
@@ -270,19 +278,20 @@ class LiveBank:
         log_spread /= 2
         spread = np.exp(log_spread)
         count, size = mean.shape
-        features = np.empty((3 * count + 2, size), np.float32)
+        features = np.empty((3 * count + 3, size), np.float32)
         np.divide(away, spread, out=features[:count])
         np.subtract(np.log(left) / 2 + log_scale, log_spread, out=features[count : 2 * count])
-        np.clip(features[: 2 * count], -_APART, _APART, out=features[: 2 * count])
+        _cut(features[: 2 * count])
         features[2 * count : 3 * count] = weight[:, None]
-        features[-2] = np.clip(average, -_APART, _APART)
-        features[-1] = log_spread
+        features[-3] = _cut(average.copy())
+        features[-2] = log_spread
+        features[-1] = 1
         return average, spread, features
 
     def predict(self, points: Tensor) -> Expectation:
         """As `Bank.predict`, at points [1, 1, target, design]."""
         mean, std, features = map(torch.from_numpy, self.expect(points[0, 0], slice(None)))
-        return Expectation(mean[None, None], std[None, None], features.T[None, None])
+        return Expectation(mean[None, None], std[None, None], features[:-1].T[None, None])
 
     def weigh_candidates(self, candidates: Tensor, targets: Tensor) -> Worth:
         """What candidates [candidate, design] would tell of targets [target, design]."""
@@ -299,7 +308,7 @@ class LiveBank:
     def worth(self, candidates: Tensor, targets: Tensor, wanted: Tensor) -> Tensor:
         """As `Bank.worth`, of candidates [1, 1, query, design]."""
         found = self.weigh_candidates(candidates[0, 0], targets[0, wanted[0]])
-        return torch.from_numpy(found.features(slice(None))).T[None, None]
+        return torch.from_numpy(found.features(slice(None))[:-1]).T[None, None]
 
     def _take(self, candidates: Tensor, targets: Tensor) -> Shared:
         """Their covariance given all that was seen; nobody else has it until it is put back."""
@@ -318,6 +327,12 @@ class LiveBank:
         elif b.shape[1]:
             common.baddbmm_(a, b, alpha=-1)
         return before._replace(known=len(self.designs))
+
+
+def _cut(features: Array) -> Array:
+    """Within _APART of zero, in place."""
+    torch.from_numpy(features).clamp_(-_APART, _APART)
+    return features
 
 
 def _unexplained(squares: Array) -> Array:
