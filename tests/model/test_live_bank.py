@@ -2,16 +2,12 @@
 
 import pytest
 import torch
-from small import SIZES, goal_for, random_context, seeded
+from small import random_context, seeded
 from torch import Tensor
 
-from aline.episodes import Context, Goal, Offer
-from aline.model import LearnedPolicy, ModelConfig, Network, fresh
+from aline.episodes import Context
 from aline.model.kernels import Bank, KernelBank
 from aline.model.live_bank import LiveBank
-from aline.model.live_functions import SHORTLIST, FunctionView
-from aline.model.policy import Memory
-from aline.model.running import begin
 from aline.tasks import get
 
 TASK = get("gp2d", horizon=8)
@@ -75,52 +71,22 @@ def test_several_futures_of_the_same_past() -> None:
     assert_same(past, at_once([0, 1, 2]))
 
 
+def test_a_design_of_a_pool_is_taken_in_as_any_other() -> None:
+    """What is known of the pool serves, also when one design is measured twice."""
+    pool, bank = CANDIDATES[0, 0], LiveBank.empty(BANK)
+    rows, outcomes = [4, 17, 4, 25], DATA.outcomes[:, [0, 1, 0, 2]]
+    for row, outcome in zip(rows, outcomes[0], strict=True):
+        bank.ask(pool)
+        bank = bank.extend(pool[None, row], outcome[None])
+    expected = BANK.read(Context(pool[None, rows], outcomes), None, None)
+    assert_same(bank, expected, tolerance=1e-3)  # where it was measured, little variance is left
+
+
 def test_targets_that_are_not_wanted_do_not_count() -> None:
     wanted = torch.tensor([[True, False, True] * 3])
     bank, whole = grown([0, 1, 2]), at_once([0, 1, 2])
     expected = whole.worth(CANDIDATES, TARGETS, wanted)
     assert torch.allclose(bank.worth(CANDIDATES, TARGETS, wanted), expected, atol=2e-4)
-
-
-def network() -> Network:
-    config = ModelConfig(kernels=6, **SIZES)  # type: ignore[arg-type]
-    return fresh(TASK.spec, config, seeded(0)).eval().requires_grad_(False)
-
-
-def live_view(made: Network) -> FunctionView:
-    view = begin(made)
-    for row in range(6):
-        view = view.extend(DATA.designs[:, row], DATA.outcomes[:, row])
-    assert isinstance(view, FunctionView)
-    return view
-
-
-@pytest.mark.parametrize("wanted", [("predictions",), ("lengthscale",), ("scale", "predictions")])
-def test_the_best_candidate_has_the_largest_logit(wanted: tuple[str, ...]) -> None:
-    made = network()
-    names = [n for n in made.spec.parameters.labels if any(w in n for w in wanted)]
-    goal = goal_for(TASK.spec, (*names, *(w for w in wanted if w == "predictions")), 1)
-    view, plain = live_view(made), made.read(Context(DATA.designs[:, :6], DATA.outcomes[:, :6]))
-    pool = TASK.spec.design.sample(1, 3 * SHORTLIST, seeded(5))
-    allowed = torch.rand(1, pool.shape[1], generator=seeded(6)) < 0.7
-    scores = plain.scores(pool[:, None], goal)[:, 0]
-    assert torch.allclose(view.scores(pool[:, None], goal)[:, 0], scores, atol=1e-3)
-    expected = scores.masked_fill(~allowed, -torch.inf).argmax(1)
-    assert torch.equal(view.best(pool, goal, allowed), expected)
-    assert torch.equal(view.best(pool, goal), scores.argmax(1))
-
-
-def test_only_what_is_allowed_is_chosen() -> None:
-    """Also where fewer are allowed than are scored."""
-    made = network()
-    goal: Goal = goal_for(TASK.spec, ("predictions",), 1)
-    pool = TASK.spec.design.sample(1, 2 * SHORTLIST, seeded(5))
-    allowed = torch.zeros(1, pool.shape[1], dtype=torch.bool)
-    allowed[0, 17] = True
-    chosen = LearnedPolicy(made).choose(
-        Memory(live_view(made), goal), Offer(pool, allowed), seeded(0)
-    )
-    assert torch.equal(chosen, pool[:, 17])
 
 
 def test_outcomes_in_double_precision_leave_a_bank_in_its_own() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -56,6 +57,11 @@ class Mixture:
 
     def moments(self) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation [...]."""
+        return self.kept_moments
+
+    @cached_property
+    def kept_moments(self) -> tuple[Tensor, Tensor]:
+        """As `moments`; whoever makes a mixture and has them already may leave them here."""
         weight = self.log_weight.exp()
         mean = (weight * self.mean).sum(-1)
         # Around the mean: far from zero the difference of squares would lose all digits.

@@ -56,7 +56,7 @@ _LOWEST, _HIGHEST = np.array([[share] for share in INSIDE], np.float32)
 def begin_live(network: Network) -> LiveView:
     """A view of no data yet, of a network with an "independent" context."""
     empty = Context.empty(1, len(network.spec.design))
-    weights = _folded(network)
+    weights = folded(network)
     first = weights.project(weights.context_states(weights.nothing))
     stored = Stored(*first, np.zeros((1, len(network.spec.design) + 1, 1), np.float32))
     return LiveView(network, empty, [], [], None, None, (1, 1), weights=weights, before=stored)
@@ -125,7 +125,8 @@ class LiveView(View):
         if chosen is not None:
             every = self.posterior()
             rows = chosen[:, None, :, None].expand(-1, -1, -1, every.mean.shape[-1])
-            return Mixture(*(part.gather(2, rows) for part in vars(every).values()))
+            parts = every.log_weight, every.mean, every.std
+            return Mixture(*(part.gather(2, rows) for part in parts))
         log_weight, mean, std = (torch.from_numpy(part[None, None]) for part in self._components)
         return Mixture(log_weight, mean, std)
 
@@ -264,7 +265,7 @@ def _stored(views: Sequence[LiveView]) -> list[Stored[Array]]:
     designs, outcomes = news[0] if len(news) == 1 else map(torch.cat, zip(*news, strict=True))
     seen = np.concatenate([weights.spectrum(designs), outcomes.numpy()[:, None]], 1)
     keys, values = weights.project(weights.context_states(weights.observation(seen)))
-    plain = _plain(designs.numpy(), outcomes.numpy())
+    plain = plain_columns(designs.numpy(), outcomes.numpy())[None]
     rows = iter(range(len(news)))
     found = []
     for view in views:
@@ -307,7 +308,7 @@ def _by_view(rows: Array, views: int) -> Array:
     return rows.reshape(views, len(rows) // views, rows.shape[1])
 
 
-def ask(rows: Rows, views: Sequence[LiveView], goals: Sequence[Goal]) -> Rows:
+def ask(rows: Tensor, views: Sequence[LiveView], goals: Sequence[Goal]) -> Tensor:
     """Queries [view * query, embed] after they read the context and the selected targets."""
     weights = views[0].weights
     depth, pairs = len(weights.policy), zip(views, goals, strict=True)
@@ -323,22 +324,17 @@ def ask(rows: Rows, views: Sequence[LiveView], goals: Sequence[Goal]) -> Rows:
         [(a.values[-depth:], own.values[..., b]) for a, b in zip(stored, mine, strict=True)], 3
     )
     bias = _bias(goals[0], keys.shape[2])
-    if isinstance(rows, Tensor):
-        more = None if bias is None else torch.from_numpy(bias)
-        for layer, k, v in zip(weights.policy, keys, values, strict=True):
-            rows, _, _ = layer(rows, torch.from_numpy(k), torch.from_numpy(v), more)
-    else:
-        for few, k, v in zip(weights.few_policy, keys, values, strict=True):
-            rows, _, _ = few(rows, k, v, bias)
+    for layer, k, v in zip(weights.policy, keys, values, strict=True):
+        rows, _, _ = layer(rows, torch.from_numpy(k), torch.from_numpy(v), bias)
     return rows
 
 
-def _bias(goal: Goal, keys: int) -> Array | None:
+def _bias(goal: Goal, keys: int) -> Tensor | None:
     """What is added to the logits [key, 1] of the context and then of the selected targets."""
     if not goal.points.shape[1]:
         return None
     count = wanted_points(goal).shape[1]
-    bias = np.zeros((keys, 1), np.float32)
+    bias = torch.zeros(keys, 1)
     bias[keys - count :] = PER_NAT * log_weight_of(max(count, 1))
     return bias
 
@@ -523,7 +519,6 @@ class Folded(NamedTuple):
     layers: list[FoldedLayer[Tensor]]
     few_layers: list[FoldedLayer[Array]]  # the same, for a few rows
     policy: list[FoldedLayer[Tensor]]
-    few_policy: list[FoldedLayer[Array]]
     key_value: Array  # [layer, embed, 2 * embed + head], a head's keys, values and one together
     key_value_bias: Array  # [layer, 1, 2 * embed + head]
     posterior: FoldedMlp[Array]
@@ -544,7 +539,7 @@ class Folded(NamedTuple):
         design = FoldedMlp.of(network.design_embedder.mlp).centred()
         observation = FoldedMlp.sum(design, FoldedMlp.of(network.outcome_embedder).centred())
         posterior = FoldedMlp.of(network.posterior_head.mlp, network.norm)
-        folded = cls(
+        found = cls(
             space=network.spec.design,
             heads=network.config.heads,
             octaves=network.design_embedder.octaves.numpy(),
@@ -555,14 +550,13 @@ class Folded(NamedTuple):
             layers=layers,
             few_layers=[FoldedLayer(*arrays(layer)) for layer in layers],
             policy=policy_layers,
-            few_policy=[FoldedLayer(*arrays(layer)) for layer in policy_layers],
             key_value=torch.stack([weight for weight, _ in folds]).numpy(),
             key_value_bias=torch.stack([bias for _, bias in folds])[:, None].numpy(),
             posterior=FoldedMlp(*arrays(posterior)),
             told=None if policy.told is None else policy.told.weight.T.contiguous().numpy(),
             score=FoldedMlp.of(policy.head, policy.norm),
         )
-        return folded._relative()
+        return found._relative()
 
     def _relative(self) -> Folded:
         """Likewise, with keys relative to those of the token that stands for no observation.
@@ -597,13 +591,13 @@ class Folded(NamedTuple):
         return Projected(split[..., :cut].swapaxes(1, 2), split[..., cut:].transpose(0, 2, 3, 1))
 
 
-_folded = remembered(Folded.of)
+folded = remembered(Folded.of)
 
 
-def _plain(designs: Array, outcomes: Array) -> Array:
-    """As `plain_observations`, turned: [1, design + 1, observation]."""
+def plain_columns(designs: Array, outcomes: Array) -> Array:
+    """As `plain_observations`, turned: [design + 1, observation]."""
     inside = np.minimum(np.maximum(0.5 + 0.5 * designs, _LOWEST), _HIGHEST)
-    return np.concatenate([ndtri(inside), outcomes[:, None]], 1).T[None]
+    return np.concatenate([ndtri(inside), outcomes[:, None]], 1).T
 
 
 def mixtures(raw: Array, plain: Array, components: int) -> Components:

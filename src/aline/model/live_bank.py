@@ -11,6 +11,7 @@ row over the factor, and changes the covariance of two sets of points by a produ
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -33,7 +34,7 @@ from aline.model.kernels import (
 Array = np.ndarray[Any, np.dtype[np.float32]]
 Indices = np.ndarray[Any, np.dtype[np.intp]]
 
-_APART = np.float32(5)  # features are cut there
+_APART = 5.0  # features are cut there
 
 
 class Shapes(NamedTuple):
@@ -44,11 +45,14 @@ class Shapes(NamedTuple):
     bend: Array
     curve: Array
 
-    def covariance(self, a: Array, b: Array) -> Array:
-        """[kernel, n, m] of a [n, design] and b [m, design]."""
-        apart = np.square(a[:, None] - b)
-        square: Array = self.stretch @ apart.reshape(-1, a.shape[1]).T
-        square = square.reshape(len(square), len(a), len(b))
+    def covariance(self, apart: Array) -> Array:
+        """[kernel, n, m] of points that are `apart` [design, n, m]."""
+        size, n, m = apart.shape
+        square: Array = self.stretch.dot(apart.reshape(size, n * m))
+        square = square.reshape(len(square), n, m)
+        if not self.slope.any():  # as of one RBF kernel
+            square *= self.bend
+            return np.exp(square, out=square)
         r = np.sqrt(square)
         r *= self.slope
         top = self.curve * square
@@ -59,6 +63,20 @@ class Shapes(NamedTuple):
         np.exp(square, out=square)
         square *= top
         return square
+
+    def table(self, apart: Array) -> Array:
+        """Likewise, a kernel at a time: what is between stays in the processor's cache."""
+        found = np.empty((len(self.stretch), *apart.shape[1:]), np.float32)
+        for number, one in enumerate(zip(*self, strict=True)):
+            found[number] = Shapes(*(part[None] for part in one)).covariance(apart)[0]
+        return found
+
+
+def _apart(a: Array, b: Array) -> Array:
+    """Squared distances [design, n, m] by axis, of a [n, design] and b [m, design]."""
+    apart: Array = a.T[:, :, None] - np.ascontiguousarray(b.T)[:, None]
+    apart *= apart
+    return apart
 
 
 class Rows:
@@ -99,7 +117,7 @@ class Shared(NamedTuple):
 
     points: tuple[Tensor, Tensor]  # candidates and targets, kept as in `Asked`
     known: int  # how many observations
-    covariance: Array  # [kernel, target, candidate], changed in place by whoever has it
+    covariance: Array  # [kernel, candidate, target], changed in place by whoever has it
 
 
 class Worth(NamedTuple):
@@ -110,11 +128,14 @@ class Worth(NamedTuple):
     average: Array  # [candidate], the share that would go, over all kernels
 
     def features(self, among: slice | Indices) -> Array:
-        """The logs of all shares of some candidates, [worth_features, candidate]."""
-        shares = np.empty((len(self.fall) + 1, len(self.average[among])), np.float32)
-        np.divide(self.fall[:, among], self.left, out=shares[:-1])
-        shares[-1] = self.average[among]
-        return np.log(np.clip(shares, LEAST_SHARE, 1, out=shares), out=shares)
+        """The logs of all shares of some candidates, [worth_features, candidate], and ones."""
+        average = self.average[among]
+        shares = np.empty((len(self.fall) + 2, len(average)), np.float32)
+        np.divide(self.fall[:, among], self.left, out=shares[:-2])
+        shares[-2] = average
+        shares[-1] = math.e  # of which the log is one
+        torch.from_numpy(shares[:-1]).clamp_(LEAST_SHARE, 1)
+        return np.log(shares, out=shares)
 
 
 class Fit(NamedTuple):
@@ -136,7 +157,8 @@ class LiveBank:
 
     shapes: Shapes
     designs: Array  # [context, design]
-    factor: Array  # [kernel, context, context]
+    rows: tuple[Array, ...]  # of the factor, each [kernel, 1 + its number]
+    log_roots: Array  # [kernel], the logs of its diagonal, summed
     white: Array  # [kernel, context], the outcomes over the factor
     asked: dict[Place, Asked] = field(default_factory=dict, repr=False)
     shared: list[Shared] = field(default_factory=list, repr=False)
@@ -147,29 +169,39 @@ class LiveBank:
         """Of no data yet."""
         count, size = kernels.inverse.shape
         shapes = Shapes(kernels.stretch.numpy(), *kernels.shapes.numpy())
-        designs, factor, white = (
-            np.zeros(shape, np.float32) for shape in ((0, size), (count, 0, 0), (count, 0))
+        designs, log_roots, white = (
+            np.zeros(shape, np.float32) for shape in ((0, size), count, (count, 0))
         )
-        return cls(shapes, designs, factor, white)
+        return cls(shapes, designs, (), log_roots, white)
 
     def extend(self, design: Tensor, outcome: Tensor) -> LiveBank:
         """With one more observation: design [1, design], outcome [1]."""
-        x, count = design.numpy(), len(self.designs)
-        row = _over(self.factor, self.shapes.covariance(self.designs, x))[..., 0]
-        root = np.sqrt(np.maximum(1 + NOISE - _dot(row, row), NOISE))
-        value = (outcome.numpy() - _dot(row, self.white)) / root
-        factor = np.zeros((len(row), count + 1, count + 1), np.float32)
-        factor[:, :count, :count] = self.factor
-        factor[:, count, :count] = row
-        factor[:, count, count] = root
+        row, squares, mean = self._known_of(design)
+        root = np.sqrt(_unexplained(squares))
+        value = (outcome.numpy() - mean) / root
         return LiveBank(
             self.shapes,
-            np.concatenate([self.designs, x]),
-            factor,
-            np.concatenate([self.white, value[:, None]], 1),
+            np.concatenate([self.designs, design.numpy()]),
+            (*self.rows, np.concatenate([row, root], 1)),
+            self.log_roots + np.log(root[:, 0]),
+            np.concatenate([self.white, value], 1),
             asked=dict(self.asked),
             past=self.shared or self.past,
         )
+
+    def _known_of(self, design: Tensor) -> tuple[Array, Array, Array]:
+        """A design over the factor [kernel, context], and its squares and mean [kernel, 1].
+
+        One of a pool that was asked about has them already.
+        """
+        x = design.numpy()
+        for asked in reversed(self.asked.values()):
+            same = (asked.points.numpy() == x).all(1)
+            if asked.known == len(self.designs) and same.any():
+                one = slice(first := int(same.argmax()), first + 1)
+                return asked.white[:, :, first], asked.squares[:, one], asked.mean[:, one]
+        asked = self._learn(design, None)
+        return asked.white[:, :, 0], asked.squares, asked.mean
 
     def ask(self, points: Tensor) -> Asked:
         """What is known of points [point, design] now."""
@@ -185,10 +217,11 @@ class LiveBank:
     def _learn(self, points: Tensor, before: Asked | None) -> Asked:
         """Add rows for the observations that came since."""
         known, count = (0 if before is None else before.known), len(self.designs)
-        more = self.shapes.covariance(self.designs[known:], points.numpy())
+        more = self.shapes.covariance(_apart(self.designs[known:], points.numpy()))
+        factor = self._factor(known)
         if before is not None:
-            more -= self.factor[:, known:, :known] @ before.white
-        corner = self.factor[:, known:, known:]
+            more -= np.matmul(factor[:, :, :known], before.white)
+        corner = factor[:, :, known:]
         more = more / corner if count - known == 1 else _over(corner, more)
         squares = np.einsum("knp,knp->kp", more, more)
         mean = np.matmul(self.white[:, None, known:], more)[:, 0]
@@ -197,12 +230,19 @@ class LiveBank:
         rows = before.rows.append(known, more)
         return Asked(points, count, rows, before.squares + squares, before.mean + mean)
 
+    def _factor(self, known: int) -> Array:
+        """The factor's rows behind the first `known`, [kernel, n - known, n]."""
+        count = len(self.rows)
+        factor = np.zeros((len(self.white), count - known, count), np.float32)
+        for number, row in enumerate(self.rows[known:]):
+            factor[:, number, : row.shape[1]] = row
+        return factor
+
     @cached_property
     def _fit(self) -> Fit:
         count = self.white.shape[1] + 1
-        scale = np.log((_dot(self.white, self.white) + 1) / count) / 2
-        diagonal = np.diagonal(self.factor, 0, 1, 2)
-        density = -count * scale - np.log(diagonal).sum(1)
+        scale = np.log((np.einsum("kn,kn->k", self.white, self.white) + 1) / count) / 2
+        density = -count * scale - self.log_roots
         weight = np.exp(density - density.max())
         return Fit(scale, density, weight / weight.sum())
 
@@ -227,10 +267,10 @@ class LiveBank:
         return torch.from_numpy(self.description)[None, None]
 
     def expect(self, points: Tensor, among: slice | Indices) -> tuple[Array, Array, Array]:
-        """Means, deviations and features [point_features, point] at some of points."""
+        """Means, deviations and features [point_features, point] at some of points, and ones."""
         asked, (log_scale, _, weight) = self.ask(points), self._fit
         mean = asked.mean[:, among]
-        left = np.maximum(1 + NOISE - asked.squares[:, among], NOISE)
+        left = _unexplained(asked.squares[:, among])
         log_scale = log_scale[:, None]
         average = weight @ mean
         away = mean - average
@@ -238,26 +278,27 @@ class LiveBank:
         log_spread /= 2
         spread = np.exp(log_spread)
         count, size = mean.shape
-        features = np.empty((3 * count + 2, size), np.float32)
+        features = np.empty((3 * count + 3, size), np.float32)
         np.divide(away, spread, out=features[:count])
         np.subtract(np.log(left) / 2 + log_scale, log_spread, out=features[count : 2 * count])
-        np.clip(features[: 2 * count], -_APART, _APART, out=features[: 2 * count])
+        _cut(features[: 2 * count])
         features[2 * count : 3 * count] = weight[:, None]
-        features[-2] = np.clip(average, -_APART, _APART)
-        features[-1] = log_spread
+        features[-3] = _cut(average.copy())
+        features[-2] = log_spread
+        features[-1] = 1
         return average, spread, features
 
     def predict(self, points: Tensor) -> Expectation:
         """As `Bank.predict`, at points [1, 1, target, design]."""
         mean, std, features = map(torch.from_numpy, self.expect(points[0, 0], slice(None)))
-        return Expectation(mean[None, None], std[None, None], features.T[None, None])
+        return Expectation(mean[None, None], std[None, None], features[:-1].T[None, None])
 
     def weigh_candidates(self, candidates: Tensor, targets: Tensor) -> Worth:
         """What candidates [candidate, design] would tell of targets [target, design]."""
-        own = np.maximum(1 + NOISE - self.ask(candidates).squares, NOISE)
+        own = _unexplained(self.ask(candidates).squares)
         left = np.maximum(1 - self.ask(targets).squares, TINY).sum(1)
         common = self._take(candidates, targets)
-        fall = np.einsum("ktc,ktc->kc", common.covariance, common.covariance)
+        fall = np.vecdot(common.covariance, common.covariance)
         self.shared[:] = [common]
         fall /= own
         log_scale, _, weight = self._fit
@@ -267,7 +308,7 @@ class LiveBank:
     def worth(self, candidates: Tensor, targets: Tensor, wanted: Tensor) -> Tensor:
         """As `Bank.worth`, of candidates [1, 1, query, design]."""
         found = self.weigh_candidates(candidates[0, 0], targets[0, wanted[0]])
-        return torch.from_numpy(found.features(slice(None))).T[None, None]
+        return torch.from_numpy(found.features(slice(None))[:-1]).T[None, None]
 
     def _take(self, candidates: Tensor, targets: Tensor) -> Shared:
         """Their covariance given all that was seen; nobody else has it until it is put back."""
@@ -276,25 +317,27 @@ class LiveBank:
             before = before or (box.pop() if box else None)
         pair = [place_of(candidates), place_of(targets)]
         if before is None or [place_of(points) for points in before.points] != pair:
-            # A kernel at a time, so that what is between stays in the processor's cache.
-            prior = np.empty((len(self.white), len(targets), len(candidates)), np.float32)
-            for number, one in enumerate(zip(*self.shapes, strict=True)):
-                shape = Shapes(*(part[None] for part in one))
-                prior[number] = shape.covariance(targets.numpy(), candidates.numpy())
+            prior = self.shapes.table(_apart(candidates.numpy(), targets.numpy()))
             before = Shared((candidates, targets), 0, prior)
         rows, common = slice(before.known, None), torch.from_numpy(before.covariance)
-        a = torch.from_numpy(self.ask(candidates).white[:, rows])
-        b = torch.from_numpy(self.ask(targets).white[:, rows]).mT
-        if a.shape[1] == 1:  # a product of two vectors: one pass instead of three
-            common.addcmul_(b, a, value=-1)
-        elif a.shape[1]:
-            common.baddbmm_(b, a, alpha=-1)
+        a = torch.from_numpy(self.ask(candidates).white[:, rows]).mT
+        b = torch.from_numpy(self.ask(targets).white[:, rows])
+        if b.shape[1] == 1:  # a product of two vectors: one pass instead of three
+            common.addcmul_(a, b, value=-1)
+        elif b.shape[1]:
+            common.baddbmm_(a, b, alpha=-1)
         return before._replace(known=len(self.designs))
 
 
-def _dot(a: Array, b: Array) -> Array:
-    """Of rows [kernel, n]."""
-    out: Array = np.einsum("kn,kn->k", a, b)
+def _cut(features: Array) -> Array:
+    """Within _APART of zero, in place."""
+    torch.from_numpy(features).clamp_(-_APART, _APART)
+    return features
+
+
+def _unexplained(squares: Array) -> Array:
+    """The variance [kernel, point] of outcomes, of which `squares` is explained."""
+    out: Array = np.maximum(1 + NOISE - squares, NOISE)
     return out
 
 

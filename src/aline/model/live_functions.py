@@ -1,8 +1,9 @@
 """The live view of a network that has a bank of kernels: one function that is being learned.
 
-As model/live.py, with what the experiment's bank (model/live_bank.py) has to say to each token. All
-of it is computed in numpy: of the hundreds of candidates few are left to score, and to go back and
-forth between two libraries costs more than torch gains on a hundred rows.
+As model/live.py, with what the experiment's bank (model/live_bank.py) has to say to each token, and
+with tokens as columns (model/live_columns.py). What does not depend on the data is computed once
+for a pool and a goal, and of hundreds of candidates few are left to score: a step is some three
+hundred operations on a hundred columns.
 """
 
 from __future__ import annotations
@@ -16,141 +17,259 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from aline.episodes import Goal
-from aline.model.heads import Belief, Censored, Mixture, MixtureHead
-from aline.model.kernels import REMEMBERED, Expectation, place_of
-from aline.model.live import (
-    FoldedMlp,
-    LiveView,
-    ParameterRows,
-    arrays,
-    ask,
-    begin_live,
-    decode_rows,
-    less_mean,
-    mixtures,
-    moments_of,
-    standardise,
-    wanted_points,
-)
+from aline.episodes import Context, Goal
+from aline.episodes.goals import log_weight_of
+from aline.model.attention import PER_NAT
+from aline.model.heads import Mixture, MixtureHead
+from aline.model.kernels import REMEMBERED, place_of
+from aline.model.live import Folded, FoldedMlp, folded, less_mean, plain_columns, wanted_points
 from aline.model.live_bank import Array, Indices, LiveBank, Worth
-from aline.model.network import STEEP, WORTH_UNIT, Decoded, Network
+from aline.model.live_columns import Components, Layer, Mlp, Mlps, Tokens, with_ones
+from aline.model.network import STEEP, WORTH_UNIT, Network, View
 from aline.model.remembered import remembered
 
 Known = TypeVar("Known")
 
+_ONE = np.ones(1, np.float32)
 SHORTLIST = 64  # candidates that are scored of those that a bank has an opinion of
 
 
 def begin_function(network: Network) -> FunctionView:
     """A view of no data yet."""
     assert network.kernels is not None
-    bare, advice = begin_live(network), _advice(network)
+    weights = _weights(network)
+    size = len(network.spec.design)
     return FunctionView(
-        network,
-        bare.context,
-        [],
-        [],
-        None,
-        None,
-        (1, 1),
-        weights=bare.weights,
-        before=bare.before,
+        network, Context.empty(1, size), [], [], None, None, (1, 1),
+        weights=weights,
         live_bank=LiveBank.empty(network.kernels),
-        advice=advice,
-        spectra=Kept(bare.weights.spectrum),
-        tokens=Kept(lambda points: advice.point(bare.weights.spectrum(points))),
-    )
+        before=weights.store(weights.nothing, np.zeros((size + 1, 1), np.float32)),
+        inner=Kept(lambda points: weights.candidate.firsts[0].dot(weights.spectrum(points))),
+        tokens=Kept(lambda points: weights.point(weights.spectrum(points))),
+    )  # fmt: skip
 
 
-class Advice(NamedTuple):
-    """A network's weights for points, candidates and what a bank says of them, folded."""
+class Stored(NamedTuple):
+    """What observations left, and first the token that stands for none."""
 
-    point: FoldedMlp[Array]  # of the spectrum of a point to predict at
-    predictive: FoldedMlp[Array] | None  # of real outcomes
-    candidate: FoldedMlp[Array]  # of the spectrum of a candidate
-    score: FoldedMlp[Array]
-    of_context: FoldedMlp[Array]
-    of_point: FoldedMlp[Array]
-    of_candidate: FoldedMlp[Array]
-    of_worth: FoldedMlp[Array]
-    steep: Array  # [1], what a logit gains as a candidate's worth grows e-fold
+    keys_values: Array  # [layer, 2, head, head_dim + 1, observation], the policy's layers last
+    plain: Array  # [plain, observation], as they are
 
-    @classmethod
-    @torch.no_grad()
-    def of(cls, network: Network) -> Advice:
-        """Fold what a network has of it."""
-        policy, predictive = network.policy, network.predictive_head
-        design = FoldedMlp.of(network.design_embedder.mlp).centred()
-        marker = less_mean(network.prediction_marker)
-        is_mixture = isinstance(predictive, MixtureHead)
-        worth = FoldedMlp.of(policy.worth_features).centred()
-        return cls(
-            point=_few(replace(design, second_bias=design.second_bias + marker)),
-            predictive=_few(FoldedMlp.of(predictive.mlp, network.norm)) if is_mixture else None,
-            candidate=_few(FoldedMlp.of(policy.embedder.mlp).centred()),
-            score=_few(FoldedMlp.of(policy.head, policy.norm)),
-            of_context=_few(FoldedMlp.of(network.context_features).centred()),
-            of_point=_few(FoldedMlp.of(network.point_features).centred()),
-            of_candidate=_few(FoldedMlp.of(policy.point_features).centred()),
-            of_worth=_few(replace(worth, first=worth.first / WORTH_UNIT)),
-            steep=np.array([STEEP * float(policy.trust)], np.float32),
+    def append(self, more: Stored) -> Stored:
+        """With more behind."""
+        return Stored(
+            np.concatenate([self.keys_values, more.keys_values], 4),
+            np.concatenate([self.plain, more.plain], 1),
         )
 
 
-def _few(folded: FoldedMlp[Tensor]) -> FoldedMlp[Array]:
-    """The same for numpy."""
-    return FoldedMlp(*arrays(folded))
+class Weights(NamedTuple):
+    """A network's weights for tokens that are columns."""
+
+    folded: Folded
+    layers: list[Layer]
+    policy: list[Layer]
+    key_value: Array  # [layer, 2 * head * (head_dim + 1), embed + 1]
+    nothing: Array  # [embed + 1, 1], the token that stands for no observation
+    parameters: Array  # [embed + 1, parameter], their tokens
+    observation: Mlp  # of a design's spectrum and an outcome
+    point: Mlp  # of the spectrum of a point to predict at
+    of_context: Mlp  # of what a bank says
+    of_point: Mlp
+    candidate: Mlps  # of its spectrum, and what a bank says of it and of its worth
+    posterior: Mlp
+    predictive: Mlp
+    told: Array | None  # [hidden + 1, 2 * parameter]
+    score: Mlp
+    steep: float  # what a logit gains as a candidate's worth grows e-fold
+
+    @classmethod
+    @torch.no_grad()
+    def of(cls, network: Network) -> Weights:
+        """Fold a network; later changes of its weights do not show."""
+        known, policy, width = folded(network), network.policy, network.config.width
+        design = FoldedMlp.of(network.design_embedder.mlp).centred()
+        seen = FoldedMlp.sum(design, FoldedMlp.of(network.outcome_embedder).centred())
+        marker = less_mean(network.prediction_marker)
+        point = replace(design, second_bias=design.second_bias + marker)
+        worth = FoldedMlp.of(policy.worth_features).centred()
+        worth = replace(worth, first=worth.first / WORTH_UNIT)
+        return cls(
+            folded=known,
+            layers=[Layer.of(layer, known.heads) for layer in known.layers],
+            policy=[Layer.of(layer, known.heads) for layer in known.policy],
+            key_value=_key_value(known),
+            nothing=with_ones(known.nothing.T),
+            parameters=with_ones(known.parameters.T),
+            observation=Mlp.of(seen).into_tokens(first=True),
+            point=Mlp.of(point).into_tokens(first=True),
+            of_context=Mlp.of(FoldedMlp.of(network.context_features).centred()).into_tokens(),
+            of_point=Mlp.of(FoldedMlp.of(network.point_features).centred()).into_tokens(),
+            candidate=Mlps.of(
+                [
+                    Mlp.of(FoldedMlp.of(policy.embedder.mlp).centred()).into_tokens(first=True),
+                    Mlp.of(FoldedMlp.of(policy.point_features).centred()).into_tokens(),
+                    Mlp.of(worth).into_tokens(),
+                ]
+            ),
+            posterior=Mlp.of(FoldedMlp.of(network.posterior_head.mlp, network.norm), width),
+            predictive=Mlp.of(FoldedMlp.of(network.predictive_head.mlp, network.norm), width),
+            told=None if known.told is None else np.pad(known.told.T, ((0, 1), (0, 0))),
+            score=Mlp.of(FoldedMlp.of(policy.head, policy.norm)),
+            steep=STEEP * float(policy.trust),
+        )
+
+    def spectrum(self, points: Tensor) -> Array:
+        """What the embedders make of points [point, design] before their MLP, with ones."""
+        return with_ones(self.folded.spectrum(points).T)
+
+    def store(self, tokens: Array, plain: Array) -> Stored:
+        """What observations [embed + 1, token] leave in every layer."""
+        states = [Tokens.of(tokens)]
+        for layer in self.layers[:-1]:
+            states.append(layer.feed(states[-1]))
+        # The policy's layers read the same states as the last of the inference layers.
+        normed = [state.normed for state in (*states, *states[-len(self.policy) :])]
+        return Stored(self.project(np.array(normed)), plain)
+
+    def project(self, normed: Array) -> Array:
+        """Keys and values of states [layer, embed + 1, token] in as many layers, the last ones."""
+        layers, _, count = normed.shape
+        both: Array = np.matmul(self.key_value[-layers:], normed)
+        return both.reshape(layers, 2, self.folded.heads, -1, count)
 
 
-_advice = remembered(Advice.of)
+_weights = remembered(Weights.of)
+
+
+def _key_value(known: Folded) -> Array:
+    """Keys' and values' matrices; a head's last key is zero, its last value one."""
+    layers, width, _ = known.key_value.shape
+    both = np.concatenate([known.key_value, known.key_value_bias], 1)
+    both = both.reshape(layers, width + 1, known.heads, -1).transpose(0, 2, 3, 1)
+    size = width // known.heads
+    keys = np.pad(both[:, :, :size], ((0, 0), (0, 0), (0, 1), (0, 0)))
+    return np.stack([keys, both[:, :, size:]], 1).reshape(layers, -1, width + 1)
+
+
+class Read(NamedTuple):
+    """Tokens as the network leaves them."""
+
+    normed: list[Array]  # after each layer, [embed + 1, token]
+    plain: Array  # [head * plain, token], what the last layer read of the observations
+
+    def some(self, columns: slice) -> Read:
+        """Of some tokens."""
+        return Read([part[:, columns] for part in self.normed], self.plain[:, columns])
+
+
+class Pointed(NamedTuple):
+    """What is said of points."""
+
+    points: Tensor
+    read: Read  # of the parameters and of these
+    mean: Array  # [point], as the bank expects it
+    std: Array
 
 
 @dataclass(kw_only=True)
-class FunctionView(LiveView):
-    """A live view whose tokens are told what a bank says."""
+class FunctionView(View):
+    """A view of one episode; `hidden` and `keys` stay empty, `stored` takes their place.
 
+    An observation is taken in only when something is asked that depends on it.
+    """
+
+    weights: Weights
     live_bank: LiveBank
-    advice: Advice
-    spectra: Kept[Array]  # of candidates
+    before: Stored  # what the context left but for
+    new: tuple[Tensor, Tensor] | None = None  # the last observation: design [1, design], outcome
+    inner: Kept[Array]  # of candidates: what their embedder's first layer makes of their spectra
     tokens: Kept[Array]  # of points to predict at
+    last: Pointed | None = None  # as they may be a goal's too
 
     def __post_init__(self) -> None:
         self.bank = self.live_bank
 
     @cached_property
-    def _parameter_rows(self) -> ParameterRows:
-        return self._decode_rows(self._parameters)
+    def stored(self) -> Stored:
+        """What the whole context left."""
+        if self.new is None:
+            return self.before
+        design, outcome = self.new
+        y = outcome.numpy()
+        seen = np.concatenate([self.weights.folded.spectrum(design)[0], y, _ONE])[:, None]
+        token = self.weights.observation(seen)
+        return self.before.append(self.weights.store(token, plain_columns(design.numpy(), y)))
 
-    def _decode_rows(self, rows: Array) -> ParameterRows:
-        return decode_rows(rows, self.weights.few_layers, self.stored, self._has_shortcuts)
+    def _read(self, columns: Array) -> Read:
+        """Tokens [embed + 1, token] after each layer; they see only context."""
+        stored, tokens, normed = self.stored, Tokens.of(columns), []
+        for layer, keys_values in zip(self.weights.layers, stored.keys_values, strict=False):
+            tokens, reading = layer(tokens, keys_values)
+            normed.append(tokens.normed)
+        if not self.network.config.shortcuts:
+            return Read(normed, columns[:0])
+        plain = np.matmul(stored.plain, reading.weights) / reading.total
+        return Read(normed, plain.reshape(-1, columns.shape[1]))
 
     @property
     def _parameters(self) -> Array:
-        """The parameters' tokens [parameter, embed]."""
-        told = self.advice.of_context(self.live_bank.description[None])
+        """The parameters' tokens [embed + 1, parameter]."""
+        told = self.weights.of_context(np.append(self.live_bank.description, _ONE)[:, None])
         return self.weights.parameters + told
 
-    def _decode_points(self, points: Tensor, expected: Expectation | None) -> Decoded:
-        assert expected is not None
-        rows = self.tokens.of(points[0, 0]) + self.advice.of_point(expected.features[0, 0].numpy())
-        # The parameters' tokens come along, for less than a pass of their own would cost.
-        first = len(self.weights.parameters)
-        states, plain = self._decode_rows(np.concatenate([self._parameters, rows]))
-        own = [rows[:first] for rows in states], plain[:first]
-        vars(self).setdefault("_parameter_rows", own)
-        *tokens, read = (torch.from_numpy(rows[None, None, first:]) for rows in (*states, plain))
-        return Decoded(tokens, read)
+    @cached_property
+    def _parameter_read(self) -> Read:
+        return self._read(self._parameters)
 
-    def _believe(self, decoded: Decoded) -> Belief:
-        head = self.network.predictive_head
-        if self.advice.predictive is None or not isinstance(head, MixtureHead):
-            return super()._believe(decoded)
-        rows, plain = (part[0, 0].numpy() for part in (decoded.states[-1], decoded.plain))
-        raw = self.advice.predictive(np.concatenate([standardise(rows), plain], 1))
-        parts = mixtures(raw, plain, head.components)
-        belief = Mixture(*(torch.from_numpy(part)[None, None] for part in parts))
-        return belief if head.limits is None else Censored(**vars(belief), limits=head.limits)
+    def _beliefs(self, read: Read) -> Components:
+        """Of the parameters, then of points relative to what the bank expects."""
+        inputs, first = np.concatenate([read.normed[-1], read.plain]), self._first
+        heads = self.weights.posterior, self.weights.predictive
+        parts = inputs[:, :first], inputs[:, first:]
+        raw = np.concatenate([head(part) for head, part in zip(heads, parts, strict=True)], 1)
+        return Components.of(raw, read.plain, self.network.config.components)
+
+    @property
+    def _first(self) -> int:
+        """How many tokens there are before those of points."""
+        return len(self.weights.parameters[0])
+
+    @cached_property
+    def _components(self) -> Components:
+        """Of the parameters."""
+        return self._beliefs(self._parameter_read)
+
+    def posterior(self, chosen: Tensor | None = None) -> Mixture:
+        """Marginal posteriors [1, 1, parameter] on the network's scale."""
+        q = self._components.mixture()
+        if chosen is None:
+            return q
+        return Mixture(*(part[:, :, chosen[0]] for part in (q.log_weight, q.mean, q.std)))
+
+    @cached_property
+    def moments(self) -> Tensor:
+        """What the policy is told of q: means, then log spreads, [1, 1, 2 * parameter]."""
+        return torch.from_numpy(self._components.moments())[None, None]
+
+    def predictive(self, points: Tensor) -> Mixture:
+        """Beliefs about outcomes at points [1, 1, target, design]."""
+        head, at = self.network.predictive_head, self._at_points(points[0, 0])
+        assert isinstance(head, MixtureHead)
+        every = self._beliefs(at.read)
+        vars(self).setdefault("_components", every.some(slice(self._first)))
+        return every.some(slice(self._first, None)).around(at.mean, at.std).mixture(head.limits)
+
+    def _at_points(self, points: Tensor) -> Pointed:
+        """What is said of points [point, design]."""
+        if self.last is None or place_of(self.last.points) != place_of(points):
+            mean, std, features = self.live_bank.expect(points, slice(None))
+            columns = self.tokens.of(points) + self.weights.of_point(features)
+            # The parameters' tokens come along, for less than a pass of their own would cost.
+            read = self._read(np.concatenate([self._parameters, columns], 1))
+            vars(self).setdefault("_parameter_read", read.some(slice(self._first)))
+            self.last = Pointed(points, read, mean, std)
+        return self.last
 
     def scores(self, candidates: Tensor, goal: Goal) -> Tensor:
         """The pool policy's logits [1, 1, query] of candidates [1, 1, query, design]."""
@@ -184,41 +303,55 @@ class FunctionView(LiveView):
         self, among: slice | Indices, candidates: Tensor, worth: Worth | None, goal: Goal
     ) -> Array:
         """Logits of some of candidates [query, design]."""
-        rows = self.advice.candidate(self.spectra.of(candidates)[among], self._heard)
+        weights, shares = self.weights, None
+        inner = self.inner.of(candidates)[:, among]
+        if weights.told is not None:
+            inner = inner + weights.told.dot(self._components.moments())[:, None]
         _, _, features = self.live_bank.expect(candidates, among)
-        rows += self.advice.of_candidate(features.T)
-        shares = None if worth is None else worth.features(among)
+        parts = [inner, weights.candidate.firsts[1].dot(features)]
+        if worth is not None:
+            shares = worth.features(among)
+            parts.append(weights.candidate.firsts[2].dot(shares))
+        tokens = self._ask(Tokens.of(weights.candidate(parts)), goal)
+        logits: Array = weights.score(tokens.normed)[0]
         if shares is not None:
-            rows += self.advice.of_worth(shares.T)
-        logits = self.advice.score(standardise(ask(rows, [self], [goal])))[:, 0]
-        return logits if shares is None else logits + self.advice.steep * shares[-1]
+            logits += weights.steep * shares[-2]
+        return logits
 
-    @property
-    def _heard(self) -> Array | None:
-        """What the policy makes of q's moments, [1, hidden]."""
-        if self.weights.told is None:
-            return None
-        heard: Array = moments_of([self._components]).dot(self.weights.told)
-        return heard
+    def _ask(self, tokens: Tokens, goal: Goal) -> Tokens:
+        """Candidates after they read the context and the selected targets."""
+        depth = len(self.weights.policy)
+        own = self.weights.project(self._selected(goal, depth))
+        count = goal.points.shape[1] and wanted_points(goal).shape[1]
+        if count:
+            own[:, 0, :, -1, -count:] = PER_NAT * log_weight_of(count)
+        every = np.concatenate([self.stored.keys_values[-depth:], own], 4)
+        for layer, keys_values in zip(self.weights.policy, every, strict=True):
+            tokens, _ = layer(tokens, keys_values)
+        return tokens
+
+    def _selected(self, goal: Goal, depth: int) -> Array:
+        """The goal's tokens as the policy's layers read them, [layer, embed + 1, target]."""
+        parts = []
+        if goal.parameters.any():
+            chosen = goal.parameters[0].numpy()
+            parts.append([part[:, chosen] for part in self._parameter_read.normed[-depth:]])
+        if goal.points.shape[1]:
+            read = self._at_points(wanted_points(goal)[0]).read.some(slice(self._first, None))
+            parts.append(read.normed[-depth:])
+        return np.concatenate(parts, 2)
 
     def extend(self, design: Tensor, outcome: Tensor) -> FunctionView:
         """With one more observation: design [1, design], outcome [1]."""
         return FunctionView(
-            self.network,
-            self.context.append(design, outcome),
-            [],
-            [],
-            None,
-            None,
-            (1, 1),
+            self.network, self.context.append(design, outcome), [], [], None, None, (1, 1),
             weights=self.weights,
+            live_bank=self.live_bank.extend(design, outcome),
             before=self.stored,
             new=(design, outcome),
-            live_bank=self.live_bank.extend(design, outcome),
-            advice=self.advice,
-            spectra=self.spectra,
+            inner=self.inner,
             tokens=self.tokens,
-        )
+        )  # fmt: skip
 
 
 class Kept(Generic[Known]):

@@ -11,7 +11,8 @@ from aline.model.tape import begin_tape
 
 def begin(network: Network, batch: int = 1) -> View:
     """A view of no data yet, as cheap to extend as the network's kind of context allows."""
-    if network.config.context == "full":
+    looks_at_functions = network.kernels is not None and network.close_up is not None
+    if network.config.context == "full" or (batch == 1 and looks_at_functions):
         return network.read(Context.empty(batch, len(network.spec.design)))
     if batch > 1:
         return begin_tape(network, batch)
