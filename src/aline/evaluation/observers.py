@@ -15,7 +15,8 @@ from torch import Tensor
 from aline.baselines.grid import GridPolicy
 from aline.episodes import Context, Policy, goal_of
 from aline.evaluation.simulated import Progress, Protocol, play_protocol, posteriors_after
-from aline.model import Network
+from aline.model import Mixture, Network
+from aline.model.refine import Refiner
 from aline.spaces import Parameters
 from aline.tasks import Task
 from aline.tasks.lattice import evenly_spaced
@@ -102,6 +103,25 @@ def _network_errors(
     draws = parameters.to_labels(posterior.sample(_DRAWS, torch.Generator()))
     truth = parameters.to_labels(theta)
     return {k: (v - truth[k][:, None]).square().mean(0) for k, v in draws.items()}
+
+
+def refined_errors(
+    task: Task, network: Network, played: Played, seed: int, progress: Progress
+) -> Errors:
+    """What q, refined by the likelihood, says after the last trial, [batch, 1]."""
+    labels = task.spec.parameters.labels
+    errors = {label: torch.empty(len(played.theta), 1) for label in labels}
+    q = posteriors_after(network, played.context, [played.context.length])
+    generator = torch.Generator().manual_seed(seed)
+    truth = task.spec.parameters.to_labels(played.theta)
+    for row in range(len(played.theta)):
+        own = Mixture(*(part[row, 0] for part in (q.log_weight, q.mean, q.std)))
+        seen = Context(played.context.designs[[row]], played.context.outcomes[[row]])
+        draws = task.spec.parameters.to_labels(Refiner(task, own, seen).draw(generator).z)
+        for label in labels:
+            errors[label][row] = (draws[label] - truth[label][row]).square().mean()
+        progress(row + 1, len(played.theta))
+    return errors
 
 
 def root(errors: Errors, names: Sequence[str]) -> Tensor:

@@ -26,7 +26,8 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         patch.setattr(psychometric, "NODES", (12, 6, 3, 3))
         patch.setattr(psychometric, "LONG", (30, 32))
         settings = Settings(quick=True, episodes=4)
-        return run_bench(BENCH, settings, ["errors", "switch", "optimum", "ceiling", "time"])
+        parts = ["errors", "refined", "switch", "optimum", "ceiling", "time"]
+        return run_bench(BENCH, settings, parts)
 
 
 def test_rows_have_every_method_goal_and_trial(result: dict[str, Any]) -> None:

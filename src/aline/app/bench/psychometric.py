@@ -37,6 +37,7 @@ from aline.evaluation.observers import (
     grid_errors,
     network_errors,
     play_observers,
+    refined_errors,
     root,
 )
 from aline.evaluation.results import row
@@ -236,6 +237,21 @@ def _optimum(settings: Settings, progress: Progress) -> Measured:
         told(count, count)
         rows.append(_measured("information_share", target, "aline", None, mean(share.mean(1))))
         rows += _by_step("information_share", target, "aline", share, task.spec.start + 1)
+    return Measured(rows)
+
+
+def _refined(settings: Settings, progress: Progress) -> Measured:
+    """What a posterior by the likelihood itself says of our own trials (`refined()`)."""
+    task, network = get(TASK), zoo.load(TASK).network
+    count, rows = settings.count(1000, 8), []
+    for target in PAIRS:
+        told = partial(progress, f"refined, {' and '.join(target)}")
+        policy = LearnedPolicy(network)
+        played = play_observers(policy, task, target, count=count, seed=settings.seed)
+        errors = refined_errors(task, network, played, settings.seed, told)
+        value = mean(root(errors, target)[:, 0])
+        step = played.context.length
+        rows.append(_measured("posterior_rmse", target, "aline-refined", step, value))
     return Measured(rows)
 
 
@@ -452,6 +468,7 @@ BENCH = Bench(
     TASK,
     {
         "errors": _errors,
+        "refined": _refined,
         "switch": _switch,
         "optimum": _optimum,
         "ceiling": _ceiling,

@@ -100,6 +100,9 @@ def _errors(found: Found) -> Iterator[str]:
             for t in (TS, GL)
         ]
         rows.append([NAMES[method], *cells])
+    refined = [_value(found.last("posterior_rmse", t, "aline-refined")) for t in (TS, GL)]
+    if any(refined):
+        rows.insert(1, ["aline, its posterior refined by the likelihood", *refined])
     yield from _table(["", "threshold and slope", "guess and lapse"], rows)
 
 
@@ -220,9 +223,11 @@ def _long(found: Found) -> Iterator[str]:
 Bar = tuple[str, Callable[[Found], tuple[str, bool] | None]]
 
 
-def _at_most(metric: str, target: str, limit: float) -> Callable[[Found], tuple[str, bool] | None]:
+def _at_most(
+    metric: str, target: str, limit: float, method: str = "aline"
+) -> Callable[[Found], tuple[str, bool] | None]:
     def check(found: Found) -> tuple[str, bool] | None:
-        row = found.last(metric, target)
+        row = found.last(metric, target, method)
         return None if row is None else (_value(row), row["value"] <= limit)
 
     return check
@@ -316,6 +321,10 @@ BARS: tuple[Bar, ...] = (
     ("guess, lapse: at most psi-marginal's, within its interval", _not_above(GL, "psi-marginal")),
     ("guess, lapse: below QUEST+'s, intervals apart", _apart(GL, "questplus")),
     ("threshold, slope: RMSE at most 0.57", _at_most("posterior_rmse", TS, 0.57)),
+    (
+        "threshold, slope: RMSE at most 0.57 with refined()",
+        _at_most("posterior_rmse", TS, 0.57, "aline-refined"),
+    ),
     ("threshold, slope: at most psi-marginal's", _not_above(TS, "psi-marginal")),
     ("threshold, slope: at most QUEST+'s", _not_above(TS, "questplus")),
     ("all four, novel: threshold and slope between own goal and random", _between(TS)),
