@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -66,12 +67,14 @@ class Workers:
         # Some updates leave the policy, or before the joint phase a head, without a gradient; and
         # torch warns of an update that does not.
         module.register_parameter("never_used", nn.Parameter(torch.zeros(())))
-        return DistributedDataParallel(
-            module,
-            find_unused_parameters=True,
-            gradient_as_bucket_view=True,
-            broadcast_buffers=False,  # which are constants
-        )
+        with warnings.catch_warnings():  # later versions call the last one by another name
+            warnings.simplefilter("ignore", FutureWarning)
+            return DistributedDataParallel(
+                module,
+                find_unused_parameters=True,
+                gradient_as_bucket_view=True,
+                broadcast_buffers=False,  # which are constants
+            )
 
 
 def launched() -> Workers:
