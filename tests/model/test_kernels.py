@@ -16,7 +16,7 @@ from aline.tasks import get
 from aline.tasks.gp import KERNELS, covariance
 
 TASK = get("gp2d", horizon=8)
-BANK = KernelBank(2, 7)
+BANK = KernelBank.spread(2, 7)
 
 
 def plain(kernel: int, x: Tensor, y: Tensor, points: Tensor) -> tuple[Tensor, Tensor, float, float]:

@@ -11,7 +11,7 @@ from aline.model.live_bank import LiveBank
 from aline.tasks import get
 
 TASK = get("gp2d", horizon=8)
-BANK = KernelBank(2, 7)
+BANK = KernelBank.spread(2, 7)
 DATA = random_context(TASK.spec, 1, 12)
 CANDIDATES = TASK.spec.design.sample(1, 30, seeded(3))[:, None]
 TARGETS = TASK.spec.design.sample(1, 9, seeded(4))

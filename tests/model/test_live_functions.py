@@ -50,7 +50,14 @@ def numbers(belief: Mixture) -> list[Tensor]:
 
 @pytest.mark.parametrize("count", [0, 1, 6])
 @pytest.mark.parametrize(
-    "changes", [{}, {"shortcuts": False}, {"layers": 3, "policy_layers": 2}, {"looks": 1}]
+    "changes",
+    [
+        {},
+        {"shortcuts": False},
+        {"layers": 3, "policy_layers": 2},
+        {"looks": 1},
+        {"hypotheses": 16},
+    ],
 )
 def test_posterior_and_predictions_are_the_same(changes: dict[str, object], count: int) -> None:
     """Whatever is asked first; where the parameters' tokens look again, the network reads it."""
@@ -76,9 +83,10 @@ def test_extending_leaves_the_view_as_it_was() -> None:
     assert_same(live.predictive(POINTS), before.predictive(POINTS))
 
 
+@pytest.mark.parametrize("hypotheses", [0, 16])
 @pytest.mark.parametrize("wanted", [("predictions",), ("lengthscale",), ("scale", "predictions")])
-def test_the_best_candidate_has_the_largest_logit(wanted: tuple[str, ...]) -> None:
-    made = network()
+def test_the_best_candidate_has_the_largest_logit(wanted: tuple[str, ...], hypotheses: int) -> None:
+    made = network(hypotheses=hypotheses)
     names = [n for n in made.spec.parameters.labels if any(w in n for w in wanted)]
     goal = goal_for(TASK.spec, (*names, *(w for w in wanted if w == "predictions")), 1)
     view, plain = live_view(made), plain_view(made)
@@ -89,6 +97,21 @@ def test_the_best_candidate_has_the_largest_logit(wanted: tuple[str, ...]) -> No
     expected = scores.masked_fill(~allowed, -torch.inf).argmax(1)
     assert torch.equal(view.best(pool, goal, allowed), expected)
     assert torch.equal(view.best(pool, goal), scores.argmax(1))
+
+
+def test_hypotheses_are_asked_only_about_parameters() -> None:
+    """And then go on from what they knew an observation ago."""
+    made = network(hypotheses=16)
+    view = live_view(made, 3)
+    pool = TASK.spec.design.sample(1, 10, seeded(5))
+    view.best(pool, goal_for(TASK.spec, ("predictions",), 1))
+    view.predictive(POINTS)
+    assert "supposed" not in vars(view)
+    view.best(pool, goal_for(TASK.spec, ("output_scale",), 1))
+    further = view.extend(DATA.designs[:, 3], DATA.outcomes[:, 3])
+    assert isinstance(further, FunctionView)
+    assert further.earlier is vars(view)["supposed"]
+    assert_same(further.posterior(), plain_view(made, 4).posterior())
 
 
 def test_only_what_is_allowed_is_chosen() -> None:

@@ -110,7 +110,7 @@ def test_the_worth_of_a_candidate_is_the_variance_it_takes_away() -> None:
 
 
 def test_the_banks_evidence_is_its_kernels_average() -> None:
-    bank, (x, y) = KernelBank(2, 3), smooth(6)
+    bank, (x, y) = KernelBank.spread(2, 3), smooth(6)
     parts = []
     for kernel in range(3):
         apart = ((x[0][:, None] - x[0]) * bank.inverse[kernel]).norm(dim=-1)

@@ -7,22 +7,44 @@ from torch import Tensor
 
 from aline.errors import InputError
 from aline.tasks import get
-from aline.tasks.gp import KERNELS, covariance, draw_waves, gp, waves_at
+from aline.tasks.gp import KERNELS, covariance, draw_frequencies, draw_waves, gp, waves_at
 
 
 @pytest.mark.parametrize("dimensions", [1, 2])
 @pytest.mark.parametrize("kernel", range(3), ids=KERNELS)
 def test_each_functions_covariance_is_the_kernels(kernel: int, dimensions: int) -> None:
-    """Given its frequencies, a function's covariance is their mean cosine: near and far."""
-    waves = draw_waves(torch.full((200,), kernel), dimensions, 256, seeded(0))["frequencies"]
+    """Given its frequencies, a function's covariance is their cosines' sum: near and far."""
+    waves, power = draw_frequencies(torch.full((200,), kernel), dimensions, 256, seeded(0))
     along = torch.full((dimensions, 1), 1 / math.sqrt(dimensions))
-    # Far apart, where the kernel is 0, it is as good as that of independent frequencies.
+    # Far apart, where the kernel is 0, it is as good as that of 180 independent frequencies.
     near, far = torch.linspace(0, 4, 41), torch.linspace(4, 100, 97)
-    for distance, bound in ((near, 0.022), (far, 0.05)):
-        mine = (waves @ along * distance).cos().mean(1)
+    for distance, bound in ((near, 0.018), (far, 0.055)):
+        mine = ((waves @ along * distance).cos() * power[..., None]).sum(1)
         error = mine - covariance(KERNELS[kernel], distance)
         assert float(error.square().mean().sqrt()) < bound
         assert float(error.mean(0).abs().max()) < 0.015
+
+
+@pytest.mark.parametrize("kernel", range(3), ids=KERNELS)
+def test_functions_are_as_rough_as_their_kernel_close_by(kernel: int) -> None:
+    """What is left of the variance between close points is what tells of lengthscales and kinds.
+
+    It is a thousandth of the whole, and must be right for each function, not on average.
+    """
+    waves, power = draw_frequencies(torch.full((300,), kernel), 1, 256, seeded(0))
+    x = 0.3 * torch.arange(5.0, dtype=torch.float64)
+    apart = x[:, None] - x
+    cosines = (waves[..., 0, None, None].double() * apart).cos()
+    found, expected = (
+        1 / torch.linalg.inv(matrix)[..., 2, 2]
+        for matrix in (
+            (power[..., None, None] * cosines).sum(1),
+            covariance(KERNELS[kernel], apart.abs()),
+        )
+    )
+    ratio = (found / expected).log()
+    assert float(ratio.mean().abs()) < 0.05
+    assert float(ratio.std()) < 0.15
 
 
 def test_values_are_gaussian_with_the_kernels_covariance() -> None:

@@ -14,7 +14,7 @@ from aline.tasks import PREDICTIONS, Task, get
 from aline.tasks.gp import KERNELS, covariance
 from aline.tasks.task import SimulatedWorld
 from aline.training import TrainingConfig
-from aline.training.function_teacher import FunctionTeacher, information, requirement
+from aline.training.function_teacher import FunctionTeacher, requirement
 from aline.training.losses import Played, paired_pool_loss, up_to
 from aline.training.train import choose_policy_loss
 
@@ -78,82 +78,49 @@ def parameters_goal(batch: int, *names: str) -> Goal:
     return goal_of(TASK.spec, names).repeat(batch)
 
 
-def density(world: SimulatedWorld, episode: int, z: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Log density of one episode's outcomes y [n, draw] at x, from its very definition."""
-    theta = TASK.spec.parameters.to_user(z[None])
-    name = KERNELS[int(world.hidden["kernel"][episode])]
-    points = TASK.spec.design.to_user(x).double()
-    apart = ((points[:, None] - points[None]) / theta["lengthscale"][0]).norm(dim=-1)
-    matrix = theta["output_scale"] ** 2 * covariance(name, apart) + 0.01**2 * torch.eye(len(x))
-    return -0.5 * ((y * torch.linalg.solve(matrix, y)).sum(0) + torch.logdet(matrix))
+def with_bank(made: Network, goal: Goal) -> Played:
+    """Episodes as a training holds them."""
+    episodes = played(goal)
+    assert made.kernels is not None
+    return replace(episodes, bank=made.kernels.read(episodes.context, None, None))
 
 
-def test_information_is_how_much_the_score_varies() -> None:
-    """Over draws of the outcomes, by the very definition of Fisher's information."""
-    episodes = played(parameters_goal(2, "lengthscale", "output_scale"))
-    world, x = episodes.world, episodes.context.designs
-    assert isinstance(world, SimulatedWorld)
-    found, _ = information(episodes, up_to(torch.tensor([[6], [6]]), 6), x[:, :1])
-    for episode in range(2):
-        matrix = world.covariance(x, x)[episode].double() + 0.01**2 * torch.eye(6)
-        noise = torch.randn(6, 4000, generator=seeded(1), dtype=torch.double)
-        y = torch.linalg.cholesky(matrix) @ noise
-        z = world.theta[episode].double()
-        steps = 1e-4 * torch.eye(3, dtype=torch.double)
-        ends = [[density(world, episode, z + way * one, x[episode], y) for one in steps]
-                for way in (1, -1)]  # fmt: skip
-        score = (torch.stack(ends[0], 1) - torch.stack(ends[1], 1)) / 2e-4  # [draw, parameter]
-        error = 4 * (score[:, :, None] * score[:, None]).std(0) / 4000**0.5
-        assert ((score.T @ score / 4000 - found[episode, 0]).abs() < error + 1e-3).all()
-
-
-def test_information_of_outcomes_adds_up() -> None:
-    episodes = played(parameters_goal(4, "lengthscale"))
-    designs = TASK.spec.design.sample(4, 3, seeded(1))
-    before, more = information(episodes, up_to(torch.tensor([[5, 2]]).expand(4, -1), 6), designs)
-    for count, group in ((5, 0), (2, 1)):
-        for number in range(3):
-            x = [episodes.context.designs[:, :count], designs[:, [number]]]
-            context = Context(torch.cat(x, 1), torch.zeros(4, count + 1))
-            visible = torch.ones(4, 1, count + 1, dtype=torch.bool)
-            after, _ = information(replace(episodes, context=context), visible, designs)
-            assert torch.allclose(after[:, 0], before[:, group] + more[:, group, number])
-
-
-def test_its_worth_for_parameters_is_what_a_normal_posterior_gains() -> None:
-    """Of those that are wanted, whatever the others are: their own entropy falls."""
-    names = TASK.spec.parameters.labels
-    designs, visible = TASK.spec.design.sample(5, 4, seeded(1)), up_to(torch.full((5, 1), 4), 6)
-    for wanted in ([0, 1, 2], [2], [0, 1]):
-        episodes = played(parameters_goal(5, *(names[i] for i in wanted)))
-        before, more = information(episodes, visible, designs)
-        one = torch.eye(3, dtype=torch.double)
-        spread = [
-            torch.linalg.inv(one + known)[..., wanted, :][..., wanted].logdet()
-            for known in (before[:, 0, None], before[:, 0, None] + more[:, 0])
-        ]
-        found = TEACHER.gain(episodes, visible, designs)[:, 0]
-        assert (found > 0).all()
-        assert torch.allclose(found, ((spread[0] - spread[1]) / 2).float(), atol=1e-5)
+def test_its_worth_for_parameters_is_what_hypotheses_say() -> None:
+    """At every state, of its own observations only."""
+    made = network()
+    episodes = with_bank(made, parameters_goal(5, "lengthscale"))
+    designs = TASK.spec.design.sample(5, 4, seeded(1))
+    found = TEACHER.told(episodes, up_to(torch.tensor([[4, 2]]).expand(5, -1), 6), designs)
+    x, y = episodes.context.designs, episodes.context.outcomes
+    assert made.hypotheses is not None
+    for count, group in ((4, 0), (2, 1)):
+        seen = made.hypotheses.read(Context(x[:, :count], y[:, :count]), None, None)
+        told = made.hypotheses.telling(seen, designs[:, None], episodes.goal.parameters).exp()
+        assert torch.allclose(found[:, group], told[:, 0], rtol=1e-3, atol=1e-5)
 
 
 def network() -> Network:
-    return fresh(TASK.spec, ModelConfig(kernels=3, **SIZES), seeded(0))
+    return fresh(TASK.spec, ModelConfig(kernels=3, hypotheses=24, **SIZES), seeded(0))
 
 
 @pytest.mark.parametrize("goal", [points_goal(6), parameters_goal(6, "lengthscale")])
 def test_its_loss_reaches_the_policy_and_never_q(goal: Goal) -> None:
     made = network()
-    TEACHER.loss(made, played(goal), TrainingConfig(), seeded(0)).backward()  # type: ignore[no-untyped-call]
+    episodes = with_bank(made, goal)
+    TEACHER.loss(made, episodes, TrainingConfig(), seeded(0)).backward()  # type: ignore[no-untyped-call]
     touched = {p for p in made.parameters() if p.grad is not None and bool(p.grad.any())}
     assert (made.policy.trust in touched) is bool(goal.points.shape[1])
+    assert (made.policy.belief in touched) is not bool(goal.points.shape[1])
     assert touched
     assert touched <= set(made.policy.parameters())
 
 
-def test_goals_of_parameters_and_predictions_are_judged_by_q() -> None:
-    made = network()
-    episodes = played(parameters_goal(4, "output_scale", PREDICTIONS))
+@pytest.mark.parametrize("count", [0, 24])
+def test_where_it_knows_too_little_q_judges(count: int) -> None:
+    """Of parameters and predictions at once, and of parameters without hypotheses."""
+    made = fresh(TASK.spec, ModelConfig(kernels=3, hypotheses=count, **SIZES), seeded(0))
+    both = ("output_scale", PREDICTIONS) if count else ("output_scale",)
+    episodes = with_bank(made, parameters_goal(4, *both))
     losses = [
         loss(made, episodes, TrainingConfig(), seeded(0))
         for loss in (TEACHER.loss, paired_pool_loss)

@@ -39,6 +39,11 @@ class Mixture:
             std=self.std.unsqueeze(dim),
         )
 
+    def moved(self, mean: Tensor, std: Tensor) -> Mixture:
+        """The same in units of `std` [...] from `mean` [...]."""
+        mean, std = mean[..., None], std[..., None]
+        return replace(self, mean=mean + std * self.mean, std=std * self.std)
+
     def cdf(self, value: Tensor) -> Tensor:
         """Probability of at most value [...]."""
         z = (value[..., None] - self.mean) / self.std

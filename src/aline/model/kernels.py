@@ -26,7 +26,7 @@ from aline.episodes import Context
 from aline.errors import InternalError
 from aline.model.rows import Rows
 
-NOISE = 1e-4  # variance of the noise over the function's
+NOISE = 1e-4  # variance of the noise over the function's, where nothing else is known
 RANGE = (0.02, 1.0)  # lengthscales, for a design space of [-1, 1], times the root of its dimension
 REMEMBERED = 4  # sets of points: a pool, a goal's, a few predictions
 TINY = 1e-6
@@ -34,23 +34,32 @@ LEAST_SHARE = 1e-4
 
 
 class KernelBank(nn.Module):
-    """Stationary kernels: RBF, Matern 3/2 and 5/2 in turn, lengthscales spread over RANGE."""
+    """Stationary kernels of unit variance: RBF, Matern 3/2 and 5/2 in turn."""
 
     inverse: Tensor  # [kernel, design], one over the lengthscales
     stretch: Tensor  # [kernel, design]
     shapes: Tensor  # [3, kernel, 1, 1]
+    noise: Tensor  # [kernel, 1, 1], its variance over the function's
 
-    def __init__(self, design: int, count: int):
+    def __init__(self, lengthscales: Tensor, noise: Tensor):
+        """For lengthscales [kernel, design], in a design space of [-1, 1], and noise [kernel]."""
         super().__init__()
-        low, high = (math.log(end * math.sqrt(design)) for end in RANGE)
-        inverse = (-(low + (high - low) * _spread(count, design))).exp()
-        self.register_buffer("inverse", inverse, persistent=False)
         # All three kinds are (1 + slope r + curve r^2) exp(-slope r + bend r^2), each with the
         # squared distance stretched in its own way.
         kinds = torch.tensor([[1, 0, -0.5, 0], [3, 1, 0, 0], [5, 1, 0, 1 / 3]])
-        stretch, *shapes = kinds[torch.arange(count) % 3].T
-        self.register_buffer("stretch", stretch[:, None] * inverse.square(), persistent=False)
+        stretch, *shapes = kinds[torch.arange(len(lengthscales)) % 3].T
+        self.register_buffer("inverse", 1 / lengthscales, persistent=False)
+        self.register_buffer("stretch", stretch[:, None] * self.inverse**2, persistent=False)
         self.register_buffer("shapes", torch.stack(shapes)[..., None, None], persistent=False)
+        self.register_buffer("noise", noise[:, None, None], persistent=False)
+        self.hypotheses: KernelBank | None = None  # model/hypotheses.py
+
+    @classmethod
+    def spread(cls, design: int, count: int) -> KernelBank:
+        """Lengthscales spread over RANGE."""
+        low, high = (math.log(end * math.sqrt(design)) for end in RANGE)
+        lengthscales = (low + (high - low) * spread_evenly(count, design)).exp()
+        return cls(lengthscales, torch.full((count,), NOISE))
 
     @property
     def count(self) -> int:
@@ -99,12 +108,12 @@ class KernelBank(nn.Module):
             raise InternalError("a bank serves groups that see a prefix of what any of them sees")
         matrix = self.covariance(designs, designs)
         matrix *= kept[:, None, :, None] * kept[:, None, None, :]
-        matrix.diagonal(dim1=-2, dim2=-1).add_((NOISE * kept + (1 - kept))[:, None])
+        noise = self.noise[..., 0].to(designs.dtype)
+        matrix.diagonal(dim1=-2, dim2=-1).add_(noise * kept[:, None] + 1 - kept[:, None])
         factor = torch.linalg.cholesky(matrix)
-        y = (outcomes * kept)[:, None, :, None].expand(-1, self.count, -1, 1)
-        white = torch.linalg.solve_triangular(factor, y, upper=False)[..., 0]
+        white = _whitened(factor, outcomes * kept)
         seen = visible.to(designs.dtype)
-        bank = Bank(self, designs * kept[..., None], kept, factor, white, seen)
+        bank = Bank(self, designs * kept[..., None], outcomes * kept, kept, factor, white, seen)
         return bank if extra is None else bank.with_extra(extra)
 
 
@@ -143,11 +152,14 @@ class Bank:
 
     kernels: KernelBank
     designs: Tensor  # [batch, context, design]
+    outcomes: Tensor  # [batch, context]
     kept: Tensor  # [batch, context]: 0 for observations that no group sees
     factor: Tensor  # [batch, kernel, context, context]
     white: Tensor  # [batch, kernel, context], the outcomes over the factor
     seen: Tensor  # [batch, group, context]: 1 for what a group sees
     extra: Extra | None = None
+    # The same as hypotheses about the parameters see it, once somebody asked.
+    _supposed: Bank | None = None
     asked: dict[Place, Asked] = field(default_factory=dict, repr=False)
     shared: dict[tuple[Place, Place], Shared] = field(default_factory=dict, repr=False)
 
@@ -156,6 +168,18 @@ class Bank:
         """Whether there is one group, and what it does not see is zero over the factor."""
         return self.seen.shape[1] == 1 and bool((self.seen[:, 0] == self.kept).all())
 
+    @property
+    def supposed(self) -> Bank:
+        """The same context as the hypotheses about the parameters see it."""
+        hypotheses = self.kernels.hypotheses
+        if hypotheses is None:
+            raise InternalError("this bank has no hypotheses about parameters")
+        if self._supposed is None:
+            extra = None if self.extra is None else self.extra.context
+            observed = Context(self.designs, self.outcomes)
+            self._supposed = hypotheses.read(observed, self.seen.bool(), extra)
+        return self._supposed
+
     def with_extra(self, context: Context) -> Bank:
         """With one observation more a group, [batch * group, 1]."""
         batch, groups, _ = self.seen.shape
@@ -163,9 +187,9 @@ class Bank:
         y = context.outcomes.view(batch, 1, groups)
         column = self._whiten(x)  # [batch, kernel, context, group, 1]
         seen = self.seen.mT[:, None, :, :, None] * column
-        root = (1 + NOISE - (seen * column).sum(2)).clamp_min(NOISE).sqrt()[..., 0]
+        root = self._left((seen * column).sum(2)).sqrt()[..., 0]
         value = (y - (seen[..., 0] * self.white[..., None]).sum(2)) / root
-        self.extra = Extra(x, seen[..., 0], root, value)
+        self.extra = Extra(context, x, seen[..., 0], root, value)
         return self
 
     @torch.no_grad()
@@ -175,7 +199,7 @@ class Bank:
         outcome = outcome.to(self.white.dtype)  # those to be standardised come in double precision
         x = design[:, None, None]
         row = self._whiten(x)[..., 0, 0]  # [batch, kernel, context]
-        root = (1 + NOISE - row.square().sum(-1)).clamp_min(NOISE).sqrt()
+        root = self._left(row.square().sum(-1)[..., None, None])[..., 0, 0].sqrt()
         value = (outcome[:, None] - (row * self.white).sum(-1)) / root
         factor = self.factor.new_zeros(batch, self.kernels.count, count + 1, count + 1)
         factor[..., :count, :count] = self.factor
@@ -185,31 +209,42 @@ class Bank:
         return Bank(
             self.kernels,
             torch.cat([self.designs, design[:, None]], 1),
+            torch.cat([self.outcomes, outcome[:, None]], 1),
             torch.cat([self.kept, one], 1),
             factor,
             torch.cat([self.white, value[..., None]], -1),
             torch.cat([self.seen, one[:, None]], -1),
+            _supposed=self._supposed and self._supposed.extend(design, outcome),
             asked=dict(self.asked),
             shared=dict(list(self.shared.items())[-1:]),
         )
 
     def prefixes(self, visible: Tensor) -> Bank:
         """For groups [batch, group, context] that each see a prefix of a whole context."""
+        has_hypotheses = self.kernels.hypotheses is not None
         return Bank(
             self.kernels,
             self.designs,
+            self.outcomes,
             self.kept,
             self.factor,
             self.white,
             visible.to(self.designs.dtype),
+            _supposed=self.supposed.prefixes(visible) if has_hypotheses else None,
         )
 
     @torch.no_grad()
     def restated(self, outcomes: Tensor) -> Bank:
         """The same observations of a bank of one group with other outcomes [batch, context]."""
-        y = (outcomes * self.kept)[:, None, :, None].expand(-1, self.kernels.count, -1, 1)
-        white = torch.linalg.solve_triangular(self.factor, y, upper=False)[..., 0]
-        return replace(self, white=white)
+        outcomes = outcomes * self.kept
+        white = _whitened(self.factor, outcomes)
+        supposed = self._supposed and self._supposed.restated(outcomes)
+        return replace(self, outcomes=outcomes, white=white, _supposed=supposed)
+
+    def _left(self, explained: Tensor) -> Tensor:
+        """What is left of the variance [batch, kernel, ...] of an outcome, at least the noise's."""
+        noise = self.kernels.noise.to(explained.dtype)
+        return torch.maximum(1 + noise - explained, noise)
 
     def _whiten(self, points: Tensor) -> Tensor:
         """Points [batch, p, m, design] over the factor, [batch, kernel, context, p, m]."""
@@ -235,7 +270,10 @@ class Bank:
         if before is not None:
             cross -= self.factor[..., known:, :known] @ before.white
         corner = self.factor[..., known:, known:]
-        more: Tensor = torch.linalg.solve_triangular(corner, cross, upper=False)
+        if corner.shape[-1] == 1:  # the usual case; a solver takes several times as long
+            more = cross / corner
+        else:
+            more = torch.linalg.solve_triangular(corner, cross, upper=False)
         squares = more.square().sum(2)
         if before is None:
             return Asked(points, self.designs.shape[1], Rows(more), squares)
@@ -251,12 +289,12 @@ class Bank:
         query, design] and targets [batch, target, design], of which only those `wanted` count.
         """
         groups, weight = self.seen.shape[1], wanted.to(self.designs.dtype)
-        own = 1 + NOISE - self._explained(candidates)  # [batch, kernel, group, query]
+        own = self._left(self._explained(candidates))  # [batch, kernel, group, query]
         left = (1 - self._explained(targets[:, None])).clamp_min(TINY)
         left = (left * weight[:, None, None]).sum(-1)[..., None].clamp_min(TINY)
         common = self._shared(candidates, targets[:, None])
         told = (weight[:, None, None] @ common.square())[..., 0, :]
-        fall = told.view(len(told), self.kernels.count, groups, -1) / own.clamp_min(NOISE)
+        fall = told.view(len(told), self.kernels.count, groups, -1) / own
         scale, log_weight, _ = self.weigh()
         size = (log_weight + 2 * scale).softmax(-1).transpose(1, 2)[..., None]
         average = (size * fall).sum(1, keepdim=True) / (size * left).sum(1, keepdim=True)
@@ -314,6 +352,16 @@ class Bank:
 
     @cached_property
     def _fit(self) -> tuple[Tensor, Tensor, Tensor]:
+        squares, logdet, count = self.sums
+        scale = ((squares + 1) / (count + 1)).log() / 2
+        return scale, -(count + 1) * scale - logdet, count.log1p()
+
+    @cached_property
+    def sums(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Squares of the whitened outcomes and half the log determinant [batch, group, kernel].
+
+        And how many outcomes there are, [batch, group, 1].
+        """
         squares = torch.einsum("bkn,bgn->bgk", self.white.square(), self.seen)
         logdet = torch.einsum("bkn,bgn->bgk", self._log_diagonal(), self.seen)
         count = self.seen.sum(-1)[..., None]
@@ -321,8 +369,7 @@ class Bank:
             squares = squares + self.extra.value.square().transpose(1, 2)
             logdet = logdet + self.extra.root.log().transpose(1, 2)
             count = count + 1
-        scale = ((squares + 1) / (count + 1)).log() / 2
-        return scale, -(count + 1) * scale - logdet, count.log1p()
+        return squares, logdet, count
 
     def _log_diagonal(self) -> Tensor:
         diagonal: Tensor = self.factor.diagonal(dim1=-2, dim2=-1)
@@ -337,6 +384,18 @@ class Bank:
     @torch.no_grad()
     def predict(self, points: Tensor) -> Expectation:
         """What the bank expects at points [batch, group or 1, target, design]."""
+        mean, left = self.at(points)
+        scale, weight, _ = self.weigh()
+        log_std = left.log() / 2
+        return Expectation.of(
+            mean.permute(0, 2, 3, 1), log_std.permute(0, 2, 3, 1) + scale[:, :, None], weight
+        )
+
+    def at(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """Means [batch, kernel, group, target] at points [batch, group or 1, target, design].
+
+        And what is left of each kernel's own variance there, noise included.
+        """
         points = points.to(self.designs.dtype)
         white = self._whiten(points)
         value = self.seen[:, None] * self.white[:, :, None]  # [batch, kernel, group, context]
@@ -349,17 +408,14 @@ class Bank:
             column = self.extra.column(self, points, white)
             mean = mean + column * self.extra.value[..., None]
             explained = explained + column.square()
-        scale, weight, _ = self.weigh()
-        log_std = (1 + NOISE - explained).clamp_min(NOISE).log() / 2
-        return Expectation.of(
-            mean.permute(0, 2, 3, 1), log_std.permute(0, 2, 3, 1) + scale[:, :, None], weight
-        )
+        return mean, self._left(explained)
 
 
 @dataclass(frozen=True)
 class Extra:
     """The last row of each group's factor: an observation that only this group has made."""
 
+    context: Context  # [batch * group, 1]
     design: Tensor  # [batch, group, 1, design]
     row: Tensor  # [batch, kernel, context, group]
     root: Tensor  # [batch, kernel, group]
@@ -397,9 +453,16 @@ class Expectation:
         return cls(average[..., 0].float(), log_spread[..., 0].exp().float(), features)
 
 
-def _spread(count: int, dimensions: int) -> Tensor:
+def spread_evenly(count: int, dimensions: int) -> Tensor:
     """Points [count, dimensions] that fill the unit cube evenly; in one dimension, in order."""
     if dimensions == 1:
         return torch.linspace(0, 1, count)[:, None]
     engine = torch.quasirandom.SobolEngine(dimensions, scramble=False)
     return engine.draw(count + 1)[1:]
+
+
+def _whitened(factor: Tensor, outcomes: Tensor) -> Tensor:
+    """Outcomes [batch, context] over a factor, [batch, kernel, context]."""
+    y = outcomes[:, None, :, None].expand(-1, factor.shape[1], -1, 1)
+    white: Tensor = torch.linalg.solve_triangular(factor, y, upper=False)[..., 0]
+    return white

@@ -21,7 +21,7 @@ from aline.episodes import Context, Goal
 from aline.episodes.goals import log_weight_of
 from aline.model.attention import PER_NAT
 from aline.model.heads import Mixture, MixtureHead
-from aline.model.kernels import REMEMBERED, place_of
+from aline.model.kernels import REMEMBERED, Bank, place_of
 from aline.model.live import Folded, FoldedMlp, folded, less_mean, plain_columns, wanted_points
 from aline.model.live_bank import Array, Indices, LiveBank, Worth
 from aline.model.live_columns import Components, Layer, Mlp, Mlps, Tokens, with_ones
@@ -82,6 +82,7 @@ class Weights(NamedTuple):
     told: Array | None  # [hidden + 1, 2 * parameter]
     score: Mlp
     steep: float  # what a logit gains as a candidate's worth grows e-fold
+    steep_told: float  # and as what it would tell of the parameters does, by hypotheses
 
     @classmethod
     @torch.no_grad()
@@ -117,6 +118,7 @@ class Weights(NamedTuple):
             told=None if known.told is None else np.pad(known.told.T, ((0, 1), (0, 0))),
             score=Mlp.of(FoldedMlp.of(policy.head, policy.norm)),
             steep=STEEP * float(policy.trust),
+            steep_told=STEEP * float(getattr(policy, "belief", 0.0)),
         )
 
     def spectrum(self, points: Tensor) -> Array:
@@ -186,9 +188,18 @@ class FunctionView(View):
     inner: Kept[Array]  # of candidates: what their embedder's first layer makes of their spectra
     tokens: Kept[Array]  # of points to predict at
     last: Pointed | None = None  # as they may be a goal's too
+    earlier: Bank | None = None  # all but the last observation, where hypotheses were asked
 
     def __post_init__(self) -> None:
         self.bank = self.live_bank
+
+    @cached_property
+    def supposed(self) -> Bank:
+        """As `View.supposed`; who wants predictions alone does not need it."""
+        if self.earlier is not None and self.new is not None:
+            return self.earlier.extend(*self.new)
+        assert self.network.hypotheses is not None
+        return self.network.hypotheses.read(self.context, None, None)
 
     @cached_property
     def stored(self) -> Stored:
@@ -215,16 +226,18 @@ class FunctionView(View):
     @property
     def _parameters(self) -> Array:
         """The parameters' tokens [embed + 1, parameter]."""
-        told = self.weights.of_context(np.append(self.live_bank.description, _ONE)[:, None])
-        return self.weights.parameters + told
+        features = [self.live_bank.description, _ONE]
+        if self.guess is not None:
+            features.insert(1, self.guess.describe()[0, 0].numpy())
+        return self.weights.parameters + self.weights.of_context(np.concatenate(features)[:, None])
 
     @cached_property
     def _parameter_read(self) -> Read:
         return self._read(self._parameters)
 
-    def _beliefs(self, read: Read) -> Components:
-        """Of the parameters, then of points relative to what the bank expects."""
-        inputs, first = np.concatenate([read.normed[-1], read.plain]), self._first
+    def _beliefs(self, read: Read, first: int) -> Components:
+        """Of `first` parameters, then of points, relative to what hypotheses and bank expect."""
+        inputs = np.concatenate([read.normed[-1], read.plain])
         heads = self.weights.posterior, self.weights.predictive
         parts = inputs[:, :first], inputs[:, first:]
         raw = np.concatenate([head(part) for head, part in zip(heads, parts, strict=True)], 1)
@@ -232,13 +245,19 @@ class FunctionView(View):
 
     @property
     def _first(self) -> int:
-        """How many tokens there are before those of points."""
-        return len(self.weights.parameters[0])
+        """How many parameters' tokens come along with those of points.
+
+        Hypotheses would have to be asked about theirs first.
+        """
+        return 0 if self.network.hypotheses is not None else len(self.weights.parameters[0])
 
     @cached_property
     def _components(self) -> Components:
         """Of the parameters."""
-        return self._beliefs(self._parameter_read)
+        own = self._beliefs(self._parameter_read, len(self.weights.parameters[0]))
+        if self.guess is None:
+            return own
+        return own.around(*(part[0, 0].numpy() for part in (self.guess.mean, self.guess.std)))
 
     def posterior(self, chosen: Tensor | None = None) -> Mixture:
         """Marginal posteriors [1, 1, parameter] on the network's scale."""
@@ -256,8 +275,9 @@ class FunctionView(View):
         """Beliefs about outcomes at points [1, 1, target, design]."""
         head, at = self.network.predictive_head, self._at_points(points[0, 0])
         assert isinstance(head, MixtureHead)
-        every = self._beliefs(at.read)
-        vars(self).setdefault("_components", every.some(slice(self._first)))
+        every = self._beliefs(at.read, self._first)
+        if self._first:
+            vars(self).setdefault("_components", every.some(slice(self._first)))
         return every.some(slice(self._first, None)).around(at.mean, at.std).mixture(head.limits)
 
     def _at_points(self, points: Tensor) -> Pointed:
@@ -265,9 +285,11 @@ class FunctionView(View):
         if self.last is None or place_of(self.last.points) != place_of(points):
             mean, std, features = self.live_bank.expect(points, slice(None))
             columns = self.tokens.of(points) + self.weights.of_point(features)
-            # The parameters' tokens come along, for less than a pass of their own would cost.
-            read = self._read(np.concatenate([self._parameters, columns], 1))
-            vars(self).setdefault("_parameter_read", read.some(slice(self._first)))
+            if self._first:  # for less than a pass of their own would cost
+                columns = np.concatenate([self._parameters, columns], 1)
+            read = self._read(columns)
+            if self._first:
+                vars(self).setdefault("_parameter_read", read.some(slice(self._first)))
             self.last = Pointed(points, read, mean, std)
         return self.last
 
@@ -316,6 +338,10 @@ class FunctionView(View):
         logits: Array = weights.score(tokens.normed)[0]
         if shares is not None:
             logits += weights.steep * shares[-2]
+        hypotheses = self.network.hypotheses
+        if hypotheses is not None and goal.parameters.any():
+            told = hypotheses.telling(self.supposed, candidates[None, None], goal.parameters)
+            logits += weights.steep_told * told[0, 0].numpy()[among]
         return logits
 
     def _ask(self, tokens: Tokens, goal: Goal) -> Tokens:
@@ -351,6 +377,7 @@ class FunctionView(View):
             new=(design, outcome),
             inner=self.inner,
             tokens=self.tokens,
+            earlier=vars(self).get("supposed"),
         )  # fmt: skip
 
 

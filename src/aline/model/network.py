@@ -8,7 +8,7 @@ gradients back, so that the policy's loss never disturbs q (paper, section 3.3).
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
@@ -22,6 +22,7 @@ from aline.model.attention import Absorbed, Keys, Layers, Reading, bias_of
 from aline.model.closeup import CloseUp, Seen
 from aline.model.embedder import DesignEmbedder, Mlp
 from aline.model.heads import STD_FLOOR, Belief, Bernoulli, BernoulliHead, Mixture, MixtureHead
+from aline.model.hypotheses import Guess, Hypotheses
 from aline.model.kernels import Bank, Expectation, KernelBank, place_of
 from aline.model.live_bank import LiveBank
 from aline.spaces import Binary, Design
@@ -60,8 +61,13 @@ class ModelConfig:
     # How many GPs with fixed kernels describe the data to the network (model/kernels.py): for
     # outcomes that depend on each other through an unknown function.
     kernels: int = 0
+    # Into how many hypotheses a Gaussian process's own parameters are put (model/hypotheses.py);
+    # needs kernels.
+    hypotheses: int = 0
 
     def __post_init__(self) -> None:
+        if self.hypotheses and not self.kernels:
+            raise InputError("hypotheses are beside kernels: use kernels=12, say, too")
         if self.kernels and self.policy == "box":
             raise InputError("kernels are features of candidates: use policy='pool'")
         if self.width % self.heads:
@@ -80,8 +86,8 @@ class ModelConfig:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for a card; without kernels, as cards were before there were any."""
-        plain = asdict(self)
-        return plain if self.kernels else {k: v for k, v in plain.items() if k != "kernels"}
+        later = {"kernels", "hypotheses"}
+        return {k: v for k, v in asdict(self).items() if v or k not in later}
 
 
 @dataclass(frozen=True)
@@ -124,15 +130,26 @@ class Network(nn.Module):
             if isinstance(spec.outcome, Binary)
             else MixtureHead(width, hidden, config.components, plain, spec.outcome.saturated())
         )
-        told = len(spec.parameters) if config.shortcuts else 0
+        # Hypotheses tell a policy more of the parameters, and only where it needs to know.
+        told = len(spec.parameters) if config.shortcuts and not config.hypotheses else 0
         self.policy = PolicyHalf(spec.design, told, config)
         self.kernels = None
         if config.kernels:
             if isinstance(spec.outcome, Binary):
                 raise InputError("kernels are for real outcomes: use ModelConfig(kernels=0)")
-            self.kernels = KernelBank(len(spec.design), config.kernels)
+            self.kernels = KernelBank.spread(len(spec.design), config.kernels)
             self.point_features = Mlp(self.kernels.point_features, hidden, width)
-            self.context_features = Mlp(self.kernels.context_features, hidden, width)
+            features = self.kernels.context_features
+            if config.hypotheses:
+                self.kernels.hypotheses = Hypotheses(spec, config.hypotheses)
+                features += self.kernels.hypotheses.guess_features
+            self.context_features = Mlp(features, hidden, width)
+
+    @property
+    def hypotheses(self) -> Hypotheses | None:
+        """About a Gaussian process's own parameters."""
+        found = None if self.kernels is None else self.kernels.hypotheses
+        return found if isinstance(found, Hypotheses) else None
 
     def read(
         self,
@@ -282,10 +299,11 @@ class Advice(NamedTuple):
 
     features: Tensor  # [..., point_features]
     worth: Tensor | None  # [..., worth_features], where the goal has predictions
+    telling: Tensor | None  # [...], where it has parameters and there are hypotheses
 
     def of(self, rows: slice) -> Advice:
         """Of some episodes."""
-        return Advice(self.features[rows], None if self.worth is None else self.worth[rows])
+        return Advice(*(None if part is None else part[rows] for part in self))  # type: ignore[arg-type]
 
 
 class PolicyHalf(nn.Module):
@@ -315,10 +333,12 @@ class PolicyHalf(nn.Module):
             self.head = Mlp(width, hidden, 1)
         self.told = nn.Linear(2 * told, hidden, bias=False) if told else None
         if config.kernels:
-            kernels = KernelBank(design, config.kernels)
+            kernels = KernelBank.spread(design, config.kernels)
             self.point_features = Mlp(kernels.point_features, hidden, width)
             self.worth_features = Mlp(kernels.worth_features, hidden, width)
             self.trust = nn.Parameter(torch.ones(()))  # in what the bank says a candidate is worth
+        if config.hypotheses:
+            self.belief = nn.Parameter(torch.ones(()))  # in what it would tell of the parameters
 
     def advised(self, advice: Advice) -> Tensor:
         """What is added to candidates' tokens."""
@@ -333,9 +353,11 @@ class PolicyHalf(nn.Module):
 
         A token of 32 normalised numbers would be a poor ruler for worths that differ by a percent.
         """
-        if advice.worth is None:
-            return logits
-        return logits + STEEP * self.trust * advice.worth[..., -1]
+        if advice.worth is not None:
+            logits = logits + STEEP * self.trust * advice.worth[..., -1]
+        if advice.telling is not None:
+            logits = logits + STEEP * self.belief * advice.telling
+        return logits
 
 
 def _groups(context: Context, visible: Tensor | None, extra: Context | None) -> int:
@@ -424,14 +446,41 @@ class View:
         """Parameters' tokens [batch, group, parameter, embed] with what the bank says of them."""
         if self.bank is None:
             return tokens
-        out: Tensor = tokens + self.network.context_features(self.bank.describe())[:, :, None]
+        features = self.bank.describe()
+        if self.guess is not None:
+            features = torch.cat([features, self.guess.describe()], -1)
+        out: Tensor = tokens + self.network.context_features(features)[:, :, None]
         return out
+
+    @property
+    def supposed(self) -> Bank:
+        """The context as hypotheses about the parameters see it."""
+        assert isinstance(self.bank, Bank)
+        return self.bank.supposed
+
+    @cached_property
+    @torch.no_grad()
+    def guess(self) -> Guess | None:
+        """What hypotheses say of the parameters, where the network has them."""
+        hypotheses = self.network.hypotheses
+        return None if hypotheses is None else hypotheses.guess(self.supposed)
 
     def posterior(self, chosen: Tensor | None = None) -> Mixture:
         """Marginal posteriors [batch, group, parameter] on the network's scale.
 
         Only of the parameters with indices `chosen` [batch, n], if given.
         """
+        belief = self._posterior(chosen)
+        if self.guess is None:
+            return belief
+        mean, std = self.guess.mean, self.guess.std
+        if chosen is not None:
+            index = chosen[:, None].expand(-1, mean.shape[1], -1)
+            mean, std = mean.gather(2, index), std.gather(2, index)
+        return belief.moved(mean, std)
+
+    def _posterior(self, chosen: Tensor | None) -> Mixture:
+        """Relative to what hypotheses say, if there are any."""
         if chosen is None:
             decoded = self.parameter_states
         else:
@@ -518,8 +567,7 @@ class View:
         belief = self._believe(decoded)
         if expected is None or isinstance(belief, Bernoulli):
             return belief
-        mean, std = expected.mean[..., None], expected.std[..., None]
-        return replace(belief, mean=mean + std * belief.mean, std=std * belief.std)
+        return belief.moved(expected.mean, expected.std)
 
     def _believe(self, decoded: Decoded) -> Belief:
         """What points' tokens say of outcomes, relative to what the bank expects."""
@@ -554,10 +602,14 @@ class View:
         """What the bank says of candidates [batch, group or 1, query, design]."""
         if self.bank is None:
             return None
-        worth = None
+        worth = telling = None
         if goal.points.shape[1]:
             worth = self.bank.worth(candidates, goal.points, goal.points_mask)
-        return Advice(self.bank.predict(candidates).features, worth)
+        hypotheses = self.network.hypotheses
+        if hypotheses is not None and bool(goal.parameters.any()):
+            with torch.no_grad():
+                telling = hypotheses.telling(self.supposed, candidates, goal.parameters)
+        return Advice(self.bank.predict(candidates).features, worth, telling)
 
     def _scores_of_many(self, candidates: Tensor, goal: Goal) -> Tensor:
         """Likewise of one group's [batch, query, design], a few episodes at a time.
@@ -650,20 +702,21 @@ class View:
 
     def _goal_states(self, goal: Goal) -> tuple[list[Tensor], Tensor | None]:
         """The goal's tokens as the policy's layers read them, and which of them count."""
-        depth = len(self.network.policy.layers)
-        states = self.parameter_states.states[-depth:]
-        mask = goal.parameters
+        depth, parts, masks = len(self.network.policy.layers), [], []
+        if bool(goal.parameters.any()):
+            parts.append(self.parameter_states.states[-depth:])
+            masks.append(goal.parameters)
         if goal.points.shape[1]:
-            at = goal.points[:, None]
-            points = self._at(at).decoded.states[-depth:]
-            states = [torch.cat(pair, 2) for pair in zip(states, points, strict=True)]
-            mask = torch.cat([mask, goal.points_mask], 1)
+            parts.append(self._at(goal.points[:, None]).decoded.states[-depth:])
+            masks.append(goal.points_mask)
+        states = [torch.cat(layer, 2).detach() for layer in zip(*parts, strict=True)]
+        mask = torch.cat(masks, 1)
         bias = bias_of(self._fold(mask[:, None].expand(*self.shape, -1)))
         if goal.points.shape[1]:
-            weight = self._fold(goal.log_weight[:, None].expand(*self.shape, -1))
-            weight = weight[:, None, :, None, :]
+            weight = goal.log_weight[:, -mask.shape[1] :]
+            weight = self._fold(weight[:, None].expand(*self.shape, -1))[:, None, :, None, :]
             bias = weight if bias is None else bias + weight
-        return [state.detach() for state in states], bias
+        return states, bias
 
     def extend(self, design: Tensor, outcome: Tensor) -> View:
         """With one more observation: design [batch, design], outcome [batch]."""

@@ -15,6 +15,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 from torch.distributions import Uniform
+from torch.nn import functional as F
 
 from aline.errors import InputError
 from aline.spaces import Box, Real
@@ -72,7 +73,7 @@ def gp(dimensions: int = 1, horizon: int = 30, isotropic: float = 0.5, waves: in
         outcome=Real(loc=0.0, scale=0.6),
         simulate=simulate,
         latent=latent,
-        process=Process(known, NOISE),
+        process=Process(known, NOISE, lengthscale="lengthscale", scale="output_scale"),
         horizon=horizon,
         targets={(PREDICTIONS,): 0.5, ("lengthscale", "output_scale"): 0.5},
         scaled=("output_scale",),
@@ -86,8 +87,12 @@ def gp(dimensions: int = 1, horizon: int = 30, isotropic: float = 0.5, waves: in
         },
         # A proposed point cannot be in all the places that are equally unknown; kernels say in
         # closed form what attention over observations of a function would have to approximate.
-        model={"policy": "pool", "kernels": 12 if dimensions == 1 else 18},
-        training={"points": 8, "updates": 8, "batch": 200 if dimensions == 1 else 100},
+        model={
+            "policy": "pool",
+            "kernels": 12 if dimensions == 1 else 18,
+            "hypotheses": 128 if dimensions == 1 else 256,
+        },
+        training={"points": 8, "updates": 8, "batch": 100 if dimensions == 1 else 50, "pool": 64},
     )
 
 
@@ -113,14 +118,25 @@ def draw_waves(
 
     Given its frequencies a function is exactly Gaussian: both weights of a wave are normal.
     """
-    batch = len(kernel)
-    shift = torch.rand(batch, 1, dimensions + 1, generator=generator)
+    frequencies, power = draw_frequencies(kernel, dimensions, waves, generator)
+    weights = torch.randn(len(kernel), 2, waves, generator=generator) * power.sqrt()[:, None]
+    return {"frequencies": frequencies, "weights": weights}
+
+
+def draw_frequencies(
+    kernel: Tensor, dimensions: int, waves: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """Where the waves of functions lie, [batch, wave, design], and their variance [batch, wave].
+
+    Half of all waves lie in the highest quarter of the spectrum. Few waves there would make one
+    function rougher than the next, at the scale at which data tell of kernels and lengthscales.
+    """
+    shift = torch.rand(len(kernel), 1, dimensions + 1, generator=generator)
     u = ((lattice(waves, dimensions + 1) + shift) % 1).clamp(1e-6, 1 - 1e-6)
-    frequency = torch.special.ndtri(u[..., :-1])
-    # A Matern kernel's spectrum is Student's t: normal draws over a chi-squared one.
-    frequency = frequency * spread_at(kernel, u[..., -1])[..., None]
-    weights = torch.randn(batch, 2, waves, generator=generator) / math.sqrt(waves)
-    return {"frequencies": frequency, "weights": weights}
+    direction = F.normalize(torch.special.ndtri(u[..., :-1]), dim=-1)
+    tail = u[..., -1]
+    radius = radii_at(kernel, tail.square(), dimensions)
+    return direction * radius[..., None], 2 * tail / waves
 
 
 def waves_at(hidden: Named, x: Tensor) -> Tensor:
@@ -141,20 +157,28 @@ def lattice(count: int, dimensions: int) -> Tensor:
 
 
 @cache
-def spreads() -> Tensor:
-    """Quantiles [kernel, 1001] of sqrt(df / chi squared of df), even in probits from -5 to 5."""
-    p = stats.norm.cdf(torch.linspace(-5.0, 5.0, 1001, dtype=torch.float64).numpy())
-    rows = [stats.chi2(df).ppf(p) / df for df in DEGREES[1:]]
-    return torch.stack([torch.ones(1001), *(torch.tensor(row).rsqrt().float() for row in rows)])
+def radii(dimensions: int) -> Tensor:
+    """How far out frequencies are [kernel, 1201]: quantiles, even in probits from -6 to 6.
+
+    A Matern kernel's spectrum is Student's t, the RBF's is normal.
+    """
+    beyond = stats.norm.sf(torch.linspace(-6.0, 6.0, 1201, dtype=torch.float64).numpy())
+    rows = [
+        stats.chi2(dimensions).isf(beyond)
+        if df == math.inf
+        else dimensions * stats.f(dimensions, df).isf(beyond)
+        for df in DEGREES
+    ]
+    return torch.stack([torch.tensor(row).sqrt().float() for row in rows])
 
 
-def spread_at(kernel: Tensor, u: Tensor) -> Tensor:
-    """How much wider than a normal's each frequency is, for kernels [batch], u [batch, wave]."""
-    place = ((torch.special.ndtri(u) + 5) * 100).clamp(0, 999.99)
+def radii_at(kernel: Tensor, beyond: Tensor, dimensions: int) -> Tensor:
+    """Where a share `beyond` [batch, wave] of the spectrum of kernels [batch] lies further out."""
+    place = ((6 - torch.special.ndtri(beyond.double())) * 100).clamp(0, 1199.99).float()
     left, part = place.long(), place.frac()
-    table, row = spreads(), kernel[:, None]
-    spread: Tensor = table[row, left] * (1 - part) + table[row, left + 1] * part
-    return spread
+    table, row = radii(dimensions), kernel[:, None]
+    radius: Tensor = table[row, left] * (1 - part) + table[row, left + 1] * part
+    return radius
 
 
 def distances(a: Tensor, b: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
@@ -40,10 +40,30 @@ class Process:
 
     `covariance(theta, a, b)` is that of the function's values at designs [batch, n] and [batch, m],
     [batch, n, m] in the outcome's units squared; `noise` is a standard deviation in these units.
+    Where the kernel is stationary (RBF, Matern 3/2 or 5/2, whichever) and these are parameters,
+    `lengthscale` and `scale` name its lengthscales and its standard deviation.
     """
 
     covariance: Covariance
     noise: float
+    lengthscale: str | None = None
+    scale: str | None = None
+
+
+@dataclass(frozen=True)
+class Hyperparameters:
+    """Which parameters are a Gaussian process's own, and its noise."""
+
+    lengthscale: str
+    scale: str
+    noise: float
+
+    @classmethod
+    def of(cls, process: Process | None) -> Hyperparameters | None:
+        """Those that a process names."""
+        if process is None or process.lengthscale is None or process.scale is None:
+            return None
+        return cls(process.lengthscale, process.scale, process.noise)
 
 
 @dataclass(frozen=True)
@@ -61,6 +81,7 @@ class Spec:
     config: Mapping[str, Any] = field(default_factory=dict)  # what a built-in task was made with
     units: Mapping[str, str] = field(default_factory=dict)
     scaled: tuple[str, ...] = ()  # the parameters that are in the outcome's units
+    hyperparameters: Hyperparameters | None = None  # where outcomes are a Gaussian process's
 
     def label(self, name: str) -> str:
         """A name with its unit, for axes and tables."""
@@ -80,8 +101,12 @@ class Spec:
             "config": dict(self.config),
             "units": dict(self.units),
         }
-        # Left out where there are none, so that runs from before this field can be resumed.
-        return {**plain, "scaled": list(self.scaled)} if self.scaled else plain
+        # Left out where there are none, so that runs from before these fields can be resumed.
+        if self.scaled:
+            plain["scaled"] = list(self.scaled)
+        if self.hyperparameters is not None:
+            plain["hyperparameters"] = asdict(self.hyperparameters)
+        return plain
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Spec:
@@ -98,6 +123,9 @@ class Spec:
             config=data["config"],
             units=data["units"],
             scaled=tuple(data.get("scaled", ())),
+            hyperparameters=Hyperparameters(**named)
+            if (named := data.get("hyperparameters"))
+            else None,
         )
 
 
@@ -204,6 +232,7 @@ class Task:
             config=config or {},
             units=units or {},
             scaled=tuple(scaled),
+            hyperparameters=Hyperparameters.of(process),
         )
         parameters.mask(scaled)  # says so if a name is unknown
         self.simulate = simulate
