@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -62,3 +63,13 @@ def test_a_missing_model_is_explained(tmp_path: Path) -> None:
     (tmp_path / "runs" / "gp2d" / "card.json").unlink()
     with pytest.raises(NotFoundError, match="aline train gp2d"):
         al.model_for(2)
+
+
+@pytest.mark.usefixtures("models")
+def test_a_run_goes_on_with_what_was_played(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = Settings(quick=True, episodes=2, methods=("aline",))
+    parts = ["errors", "goals", "region"]
+    whole = run_bench(find("al"), settings, parts)
+    monkeypatch.setattr(al, "learn", None)
+    again = run_bench(find("al"), replace(settings, resume=True), parts)
+    assert again["rows"] == whole["rows"]

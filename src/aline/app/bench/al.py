@@ -115,9 +115,7 @@ def _rmse_part(settings: Settings, progress: Progress) -> Measured:
         for place, method in enumerate(methods):
             progress(f"{name}: errors", place, len(methods))
             play = partial(_played, problem, method, model, steps, settings.seed)
-            one = piece(settings, "al", "errors", name, method, measure=_tensors(play))
-            found[method] = Curves(**one.tensors)
-            notes += one.notes
+            found[method] = _kept(settings, notes, "errors", name, method, play=play)
             published = PUBLISHED[method][number] if method in PUBLISHED else None
             rows += _curve_rows(name, method, found[method], published)
         progress(f"{name}: errors", len(methods), len(methods))
@@ -126,8 +124,11 @@ def _rmse_part(settings: Settings, progress: Progress) -> Measured:
     return Measured(rows, data, notes)
 
 
-def _tensors(play: Callable[[], Curves]) -> Callable[[], Piece]:
-    return lambda: Piece(vars(play()))
+def _kept(settings: Settings, notes: list[str], *name: str, play: Callable[[], Curves]) -> Curves:
+    """Play, or take what an earlier run has played; what is to be said of that goes to `notes`."""
+    one = piece(settings, "al", *name, measure=lambda: Piece(vars(play())))
+    notes += one.notes
+    return Curves(**one.tensors)
 
 
 def _curve_rows(name: str, method: str, curves: Curves, published: float | None) -> Iterator[Row]:
@@ -160,6 +161,7 @@ def _goals_part(settings: Settings, progress: Progress) -> Measured:
     runs, steps = settings.count(200, 4), 30
     rows: list[Row] = []
     data: dict[str, Any] = {}
+    notes: list[str] = []
     for name in ("gp1d", "gp2d"):
         model, task, _ = _subject(name)
         problem = make_problem(name, task, runs, settings.seed + 1)
@@ -172,7 +174,8 @@ def _goals_part(settings: Settings, progress: Progress) -> Measured:
         log_q: dict[str, Tensor] = {}
         for place, (method, aim) in enumerate(cases):
             progress(f"{name}: hyperparameters", place, len(cases))
-            curves = _played(problem, method, model, steps, settings.seed, aims[aim])
+            play = partial(_played, problem, method, model, steps, settings.seed, aims[aim])
+            curves = _kept(settings, notes, "goals", name, method, aim, play=play)
             label = method if aim == "parameters" else f"{method}, aimed at predictions"
             log_q[label] = curves.log_q.mean(2)
             for step in (s for s in SHOWN if s <= steps):
@@ -188,12 +191,14 @@ def _goals_part(settings: Settings, progress: Progress) -> Measured:
             rows.append({**row(name, "aline", "parameters", "logq_above", steps, above),
                          "against": rival})  # fmt: skip
         data[f"logq:{name}"] = {label: _band(values) for label, values in log_q.items()}
-    return Measured(rows, data)
+    return Measured(rows, data, notes)
 
 
 def _region_part(settings: Settings, progress: Progress) -> Measured:
     """Errors within a region when it is the goal, and when the whole domain is."""
-    runs, steps, rows = settings.count(200, 4), 15, []
+    runs, steps = settings.count(200, 4), 15
+    rows: list[Row] = []
+    notes: list[str] = []
     regions = {"gp1d": Box(x=(0.0, 2.0)), "gp2d": Box(x1=(0.0, 3.0), x2=(-3.0, 0.0))}
     for number, (name, box) in enumerate(regions.items()):
         progress("goals in a region", number, len(regions))
@@ -203,13 +208,14 @@ def _region_part(settings: Settings, progress: Progress) -> Measured:
         aims: dict[str, Aim] = {"region": Problem.aimed, "predictions": Problem.aimed_anywhere}
         error = {}
         for aim, goal_for in aims.items():
-            curves = _played(inside, "aline", model, steps, settings.seed, goal_for)
+            play = partial(_played, inside, "aline", model, steps, settings.seed, goal_for)
+            curves = _kept(settings, notes, "region", name, aim, play=play)
             error[aim] = curves.rmse[:, -1]
             rows.append(row(name, "aline", aim, "rmse_region", steps, mean(error[aim])))
         gain = ratio(error["region"].double(), error["predictions"].double())
         rows.append(row(name, "aline", "region", "ratio", steps, gain))
     progress("goals in a region", len(regions), len(regions))
-    return Measured(rows)
+    return Measured(rows, notes=notes)
 
 
 def _time_part(settings: Settings, progress: Progress) -> Measured:
