@@ -11,7 +11,7 @@ from torch import Tensor
 from aline.episodes import Context
 from aline.errors import InputError
 from aline.model import ModelConfig, Network
-from aline.model.hypotheses import Guess, Hypotheses
+from aline.model.hypotheses import AFFORDED, Guess, Hypotheses
 from aline.model.kernels import Bank
 from aline.tasks import get
 from aline.tasks.gp import KERNELS, NOISE, covariance
@@ -170,3 +170,13 @@ def test_only_a_process_has_hypotheses() -> None:
         Network(replace(SPEC, hyperparameters=None), ModelConfig(kernels=3, hypotheses=16))
     with pytest.raises(InputError, match="beside kernels"):
         ModelConfig(hypotheses=16)
+
+
+def test_a_training_affords_fewer() -> None:
+    """They are no weights: a network in use has all of them, and one that goes on learning some."""
+    network = Network(SPEC, ModelConfig(kernels=3, hypotheses=AFFORDED + 44))
+    assert network.hypotheses is not None
+    assert network.hypotheses.count == AFFORDED
+    assert network.eval().hypotheses.count == AFFORDED + 44  # type: ignore[union-attr]
+    assert network.train().hypotheses.count == AFFORDED  # type: ignore[union-attr]
+    assert not any("hypotheses" in name for name in network.state_dict())

@@ -21,6 +21,7 @@ from aline.model.refine import power_of
 from aline.tasks import Spec
 
 EFFECTIVE = 8.0  # hypotheses that count at least
+AFFORDED = 256  # while training; the network need not know how many there are
 EDGE = 0.005  # shares of a prior's mass that none of them looks beyond
 LEAST_STD = 0.02  # of a guess, on the normal scale
 RIDGE = 1e-3  # of a variance, so that few hypotheses do not seem to know all
