@@ -180,3 +180,13 @@ def test_a_training_affords_fewer() -> None:
     assert network.eval().hypotheses.count == AFFORDED + 44  # type: ignore[union-attr]
     assert network.train().hypotheses.count == AFFORDED  # type: ignore[union-attr]
     assert not any("hypotheses" in name for name in network.state_dict())
+
+
+def test_a_large_batch_is_told_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = hypotheses(24)
+    _, context = played(5, 4)
+    offers, wanted = SPEC.design.sample(5, 7, seeded(4))[:, None], torch.ones(5, 2).bool()
+    whole = made.telling(made.read(context, None, None), offers, wanted)
+    monkeypatch.setattr("aline.model.hypotheses.AT_ONCE", 2 * 24 * 7 * 4)
+    parts = made.telling(made.read(context, None, None), offers, wanted)
+    assert torch.allclose(parts, whole, atol=1e-4)

@@ -27,6 +27,7 @@ from aline.spaces import Design
 from aline.tasks import Task
 
 _BATCH = 250
+_FEW = 25  # where a thousand hypotheses hold a factor each
 
 Progress = Callable[[int, int], None]
 """Told how many of how many episodes are done."""
@@ -112,9 +113,9 @@ def play_protocol(
     Designs `given` [batch, n, design] come first, in place of random ones. What was asked of the
     same protocol before is answered again as it was: so a goal may change in the middle.
     """
-    batches = []
-    for number, first in enumerate(range(0, protocol.episodes, _BATCH)):
-        size = min(_BATCH, protocol.episodes - first)
+    batches, most = [], _at_once(getattr(policy, "network", None))
+    for number, first in enumerate(range(0, protocol.episodes, most)):
+        size = min(most, protocol.episodes - first)
         rows = None if given is None else given[first : first + size]
         batches.append(_batch(policy, task, targets, protocol, size, number, rows))
         if progress is not None:
@@ -124,6 +125,10 @@ def play_protocol(
         torch.cat([c.designs for c in contexts]), torch.cat([c.outcomes for c in contexts])
     )
     return torch.cat([theta for theta, _ in batches]), context
+
+
+def _at_once(network: Network | None) -> int:
+    return _FEW if network is not None and network.hypotheses is not None else _BATCH
 
 
 def _batch(
@@ -177,9 +182,9 @@ def _always(offer: Offer, step: int) -> Offer:
 def posteriors_after(network: Network, context: Context, lengths: Sequence[int]) -> Mixture:
     """The posteriors [batch, length, parameter] given the first t observations, t in `lengths`."""
     seen = torch.arange(context.length) < torch.tensor(lengths)[:, None]
-    parts = []
-    for start in range(0, len(context.outcomes), _BATCH):
-        rows = slice(start, start + _BATCH)
+    parts, most = [], _at_once(network)
+    for start in range(0, len(context.outcomes), most):
+        rows = slice(start, start + most)
         part = Context(context.designs[rows], context.outcomes[rows])
         with torch.no_grad():
             view = network.read(part, seen.expand(len(part.outcomes), -1, -1))

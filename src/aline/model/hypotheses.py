@@ -26,6 +26,7 @@ EDGE = 0.005  # shares of a prior's mass that none of them looks beyond
 LEAST_STD = 0.02  # of a guess, on the normal scale
 RIDGE = 1e-3  # of a variance, so that few hypotheses do not seem to know all
 LEAST_TOLD = 1e-6  # nats
+AT_ONCE = 2**26  # numbers over the factors of candidates that are held at a time
 
 
 class Hypotheses(KernelBank):
@@ -77,6 +78,11 @@ class Hypotheses(KernelBank):
         variance of an outcome linear in the parameters: the outcome then tells of the first with
         the noise of its own variance, and of the second with a variance of two.
         """
+        each = self.count * candidates.shape[2] * max(1, bank.designs.shape[1])
+        step = max(1, AT_ONCE // each)
+        if len(bank.designs) > step:
+            parts = (slice(i, i + step) for i in range(0, len(bank.designs), step))
+            return torch.cat([self.telling(bank.some(p), candidates[p], wanted[p]) for p in parts])
         guess, (mean, left) = self.guess(bank), bank.at(candidates)
         log_variance = left.log() + 2 * self.log_scale[:, None, None]
         of_mean = guess.spread(mean, wanted)

@@ -233,6 +233,11 @@ class Bank:
             _supposed=self.supposed.prefixes(visible) if has_hypotheses else None,
         )
 
+    def some(self, rows: slice) -> Bank:
+        """Of some episodes, all of whose observations are shared."""
+        own = (self.designs, self.outcomes, self.kept, self.factor, self.white, self.seen)
+        return Bank(self.kernels, *(part[rows] for part in own))
+
     @torch.no_grad()
     def restated(self, outcomes: Tensor) -> Bank:
         """The same observations of a bank of one group with other outcomes [batch, context]."""
