@@ -235,8 +235,15 @@ class Bank:
 
     def some(self, rows: slice) -> Bank:
         """Of some episodes, all of whose observations are shared."""
-        own = (self.designs, self.outcomes, self.kept, self.factor, self.white, self.seen)
-        return Bank(self.kernels, *(part[rows] for part in own))
+        return Bank(
+            self.kernels,
+            self.designs[rows],
+            self.outcomes[rows],
+            self.kept[rows],
+            self.factor[rows],
+            self.white[rows],
+            self.seen[rows],
+        )
 
     @torch.no_grad()
     def restated(self, outcomes: Tensor) -> Bank:
