@@ -118,7 +118,7 @@ class Weights(NamedTuple):
             told=None if known.told is None else np.pad(known.told.T, ((0, 1), (0, 0))),
             score=Mlp.of(FoldedMlp.of(policy.head, policy.norm)),
             steep=STEEP * float(policy.trust),
-            steep_told=STEEP * float(getattr(policy, "belief", 0.0)),
+            steep_told=STEEP * float(policy.belief) if network.config.hypotheses else 0.0,
         )
 
     def spectrum(self, points: Tensor) -> Array:

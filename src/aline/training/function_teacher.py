@@ -4,7 +4,7 @@ While training, the covariance that a function was drawn with is known. So what 
 design would take of the variance at the goal's points is exact. The policy cannot see the
 covariance: it learns the average over those that could have given the data. What an outcome would
 tell of the parameters, the network's hypotheses say: a teacher that knows the kind of kernel would
-praise designs that only tell kinds apart.
+take for news of a lengthscale what could as well come from another kind.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class FunctionTeacher(Teacher):
         """What outcomes at designs [batch, n, design] would tell of the goal's parameters.
 
         In nats, [batch, group, n], by the network's own hypotheses: the policy leans on these, and
-        shall stray from them only as far as it gains from looking ahead elsewhere.
+        what it learns of other goals shall not carry it away from them.
         """
         bank = played.bank
         assert bank is not None
