@@ -11,7 +11,7 @@ from torch import Tensor
 from aline.episodes import Context
 from aline.errors import InputError
 from aline.model import ModelConfig, Network
-from aline.model.hypotheses import AFFORDED, Guess, Hypotheses
+from aline.model.hypotheses import Guess, Hypotheses
 from aline.model.kernels import Bank
 from aline.tasks import get
 from aline.tasks.gp import KERNELS, NOISE, covariance
@@ -82,10 +82,9 @@ def test_a_guess_is_near_the_exact_posterior_after_many_data() -> None:
     _, context = played(24, 16)
     guess = guess_of(context, 48)
     mean, std = exact(context)
-    assert float((guess.power < 1).float().mean()) > 0.4
     # In units of the posterior's own deviation: of no use would be about 2.
-    assert float(((guess.mean[:, 0] - mean) / std).abs().median()) < 0.7
-    assert float((guess.std[:, 0] / std).log().abs().median()) < 0.4
+    assert float(((guess.mean[:, 0] - mean) / std).abs().mean()) < 0.25
+    assert float((guess.std[:, 0] / std).log().abs().mean()) < 0.15
 
 
 def test_a_bank_grows_and_splits_as_it_is_read() -> None:
@@ -103,7 +102,8 @@ def test_a_bank_grows_and_splits_as_it_is_read() -> None:
     split = made.guess(made.read(context, None, None).prefixes(visible))
     short = Context(context.designs[:, :2], context.outcomes[:, :2])
     assert torch.allclose(split.mean[:, 1:], whole.mean, atol=1e-3)
-    assert torch.allclose(split.mean[:, :1], guess := made.guess(made.read(short, None, None)).mean)
+    guess = made.guess(made.read(short, None, None)).mean
+    assert torch.allclose(split.mean[:, :1], guess, atol=1e-4)
     assert guess.shape == (3, 1, 2)
 
 
@@ -172,13 +172,8 @@ def test_only_a_process_has_hypotheses() -> None:
         ModelConfig(hypotheses=16)
 
 
-def test_a_training_affords_fewer() -> None:
-    """They are no weights: a network in use has all of them, and one that goes on learning some."""
-    network = Network(SPEC, ModelConfig(kernels=3, hypotheses=AFFORDED + 44))
-    assert network.hypotheses is not None
-    assert network.hypotheses.count == AFFORDED
-    assert network.eval().hypotheses.count == AFFORDED + 44  # type: ignore[union-attr]
-    assert network.train().hypotheses.count == AFFORDED  # type: ignore[union-attr]
+def test_hypotheses_are_no_weights() -> None:
+    network = Network(SPEC, ModelConfig(kernels=3, hypotheses=16))
     assert not any("hypotheses" in name for name in network.state_dict())
 
 

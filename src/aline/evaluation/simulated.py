@@ -27,7 +27,7 @@ from aline.spaces import Design
 from aline.tasks import Task
 
 _BATCH = 250
-_FEW = 25  # where a thousand hypotheses hold a factor each
+_FEW = 50  # where hundreds of hypotheses hold a factor each
 
 Progress = Callable[[int, int], None]
 """Told how many of how many episodes are done."""

@@ -31,6 +31,9 @@ RANGE = (0.02, 1.0)  # lengthscales, for a design space of [-1, 1], times the ro
 REMEMBERED = 4  # sets of points: a pool, a goal's, a few predictions
 TINY = 1e-6
 LEAST_SHARE = 1e-4
+# RBF, Matern 3/2 and 5/2: all three are (1 + slope r + curve r^2) exp(-slope r + bend r^2), each
+# with the squared distance stretched in its own way. Rows of stretch, slope, bend, curve.
+KINDS = ((1.0, 0.0, -0.5, 0.0), (3.0, 1.0, 0.0, 0.0), (5.0, 1.0, 0.0, 1 / 3))
 
 
 class KernelBank(nn.Module):
@@ -44,10 +47,7 @@ class KernelBank(nn.Module):
     def __init__(self, lengthscales: Tensor, noise: Tensor):
         """For lengthscales [kernel, design], in a design space of [-1, 1], and noise [kernel]."""
         super().__init__()
-        # All three kinds are (1 + slope r + curve r^2) exp(-slope r + bend r^2), each with the
-        # squared distance stretched in its own way.
-        kinds = torch.tensor([[1, 0, -0.5, 0], [3, 1, 0, 0], [5, 1, 0, 1 / 3]])
-        stretch, *shapes = kinds[torch.arange(len(lengthscales)) % 3].T
+        stretch, *shapes = torch.tensor(KINDS)[torch.arange(len(lengthscales)) % len(KINDS)].T
         self.register_buffer("inverse", 1 / lengthscales, persistent=False)
         self.register_buffer("stretch", stretch[:, None] * self.inverse**2, persistent=False)
         self.register_buffer("shapes", torch.stack(shapes)[..., None, None], persistent=False)

@@ -22,7 +22,7 @@ from aline.model.attention import Absorbed, Keys, Layers, Reading, bias_of
 from aline.model.closeup import CloseUp, Seen
 from aline.model.embedder import DesignEmbedder, Mlp
 from aline.model.heads import STD_FLOOR, Belief, Bernoulli, BernoulliHead, Mixture, MixtureHead
-from aline.model.hypotheses import AFFORDED, Guess, Hypotheses
+from aline.model.hypotheses import Guess, Hypotheses
 from aline.model.kernels import Bank, Expectation, KernelBank, place_of
 from aline.model.live_bank import LiveBank
 from aline.spaces import Binary, Design
@@ -61,8 +61,8 @@ class ModelConfig:
     # How many GPs with fixed kernels describe the data to the network (model/kernels.py): for
     # outcomes that depend on each other through an unknown function.
     kernels: int = 0
-    # Into how many hypotheses a Gaussian process's own parameters are put (model/hypotheses.py), of
-    # which a training can afford some; needs kernels.
+    # Into how many hypotheses a Gaussian process's own parameters are put (model/hypotheses.py);
+    # needs kernels.
     hypotheses: int = 0
 
     def __post_init__(self) -> None:
@@ -141,20 +141,9 @@ class Network(nn.Module):
             self.point_features = Mlp(self.kernels.point_features, hidden, width)
             features = self.kernels.context_features
             if config.hypotheses:
-                self.kernels.hypotheses = hypotheses = self._suppose()
+                self.kernels.hypotheses = hypotheses = Hypotheses(spec, config.hypotheses)
                 features += hypotheses.guess_features
             self.context_features = Mlp(features, hidden, width)
-
-    def train(self, mode: bool = True) -> Network:
-        """Of hypotheses, which are no weights, a training can afford fewer than an experiment."""
-        super().train(mode)
-        if self.kernels is not None and self.config.hypotheses:
-            self.kernels.hypotheses = self._suppose()
-        return self
-
-    def _suppose(self) -> Hypotheses:
-        count = self.config.hypotheses
-        return Hypotheses(self.spec, min(count, AFFORDED) if self.training else count)
 
     @property
     def hypotheses(self) -> Hypotheses | None:

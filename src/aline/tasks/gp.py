@@ -90,7 +90,7 @@ def gp(dimensions: int = 1, horizon: int = 30, isotropic: float = 0.5, waves: in
         model={
             "policy": "pool",
             "kernels": 12 if dimensions == 1 else 18,
-            "hypotheses": 128 if dimensions == 1 else 1024,
+            "hypotheses": 128 if dimensions == 1 else 256,
         },
         training={"points": 8, "updates": 8, "batch": 100 if dimensions == 1 else 50, "pool": 64},
     )
