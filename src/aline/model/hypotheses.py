@@ -2,9 +2,9 @@
 
 Some hundred values of all parameters, spread evenly over the prior, are as many Gaussian processes;
 each says how likely the data are. Where the data tell more than these are apart, few of them fit,
-so more are drawn close to those that do (model/closer.py), and all are weighed together. Should even
-then too few count, the likelihood is raised to a power below one, which is of the same shape, only
-wider: their mean is still about that of the posterior, and their covariance about that of the
+so more are drawn close to those that do (model/closer.py), and all are weighed together. Should
+even then too few count, the likelihood is raised to a power below one, which is of the same shape,
+only wider: their mean is still about that of the posterior, and their covariance about that of the
 posterior over the power. The network starts from there, for its posterior as for what a candidate
 would tell of the parameters.
 """
