@@ -27,7 +27,7 @@ from aline.app.bench.psychometric_report import figures, markdown
 from aline.baselines import Procedure, PsiMarginal, QuestPlus
 from aline.baselines.grid import GridPolicy
 from aline.episodes import Context, Policy, RandomPolicy
-from aline.evaluation.ceiling import Coins, Cost, best_of_coins, payment, posterior_rmse
+from aline.evaluation.ceiling import Coins, Cost, best_of_coins, expected_rmse, payment
 from aline.evaluation.estimates import Estimate, mean, proportion
 from aline.evaluation.exact import exact_log_marginals
 from aline.evaluation.greedy import exact_greedy, information_share
@@ -37,8 +37,8 @@ from aline.evaluation.observers import (
     grid_errors,
     network_errors,
     play_observers,
+    posterior_rmse,
     refined_errors,
-    root,
 )
 from aline.evaluation.results import row
 from aline.evaluation.simulated import posteriors_after
@@ -58,7 +58,7 @@ NODES = (64, 24, 6, 6)  # of the exact posterior's quadrature
 EXTREME = 4.0  # a stimulus this far from 0 is beyond every threshold
 NEAR = 1.0  # a stimulus this close to the threshold is near it
 # Nothing exact is below the first; the second is reached if both ends of the axis are seen clean.
-CEILINGS: dict[str, Cost] = {"best-possible": payment, "best-of-two-ends": posterior_rmse}
+CEILINGS: dict[str, Cost] = {"best-possible": payment, "best-of-two-ends": expected_rmse}
 LONG = (30, 100, 300, 1000)
 EXACT_OBSERVERS, EXACT_LENGTH, EXACT_NODES = 12, 300, (64, 32, 12, 12)
 
@@ -162,12 +162,14 @@ def _experiments(
 def _error_rows(target: Sequence[str], found: Mapping[str, Experiments]) -> Iterator[Row]:
     for pair in [target] if target != ALL else PAIRS:
         end = "" if target != ALL else f":{','.join(pair)}"
+        own = {method: posterior_rmse(one.own, pair) for method, one in found.items()}
         for method, one in found.items():
-            yield from _by_step(f"posterior_rmse{end}", target, method, root(one.own, pair))
-            yield from _by_step(f"exact_rmse{end}", target, method, root(one.exact, pair))
+            exact = posterior_rmse(one.exact, pair)
+            yield from _by_step(f"posterior_rmse{end}", target, method, own[method])
+            yield from _by_step(f"exact_rmse{end}", target, method, exact)
         for other in found if "aline" in found else ():
             if other != "aline":
-                less = root(found["aline"].own, pair) - root(found[other].own, pair)
+                less = own["aline"] - own[other]
                 metric = f"posterior_rmse_minus_{other}{end}"
                 yield _measured(metric, target, "aline", less.shape[1] - 1, mean(less[:, -1]))
 
@@ -249,7 +251,7 @@ def _refined(settings: Settings, progress: Progress) -> Measured:
         policy = LearnedPolicy(network)
         played = play_observers(policy, task, target, count=count, seed=settings.seed)
         errors = refined_errors(task, network, played, settings.seed, told)
-        value = mean(root(errors, target)[:, 0])
+        value = mean(posterior_rmse(errors, target)[:, 0])
         step = played.context.length
         rows.append(_measured("posterior_rmse", target, "aline-refined", step, value))
     return Measured(rows)
@@ -433,7 +435,7 @@ def _accuracy(
     played = play_observers(policy, task, PAIRS[0], **options)  # type: ignore[arg-type]
     posterior = posteriors_after(model.network, played.context, lengths)
     rank = posterior.cdf(played.theta[:, None])
-    error = root(network_errors(model.network, played, lengths), PAIRS[0])
+    error = posterior_rmse(network_errors(model.network, played, lengths), PAIRS[0])
     rows = []
     for i, length in enumerate(lengths):
         rows.append(_measured("long_rmse", PAIRS[0], "aline", length, mean(error[:, i])))
