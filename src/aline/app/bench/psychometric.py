@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from aline import zoo
-from aline.app.bench.bench import Bench, Measured, Progress, Row, Settings
+from aline.app.bench.bench import Bench, Measured, Part, Progress, Row, Settings
 from aline.app.bench.pieces import Piece, piece
 from aline.app.bench.psychometric_report import figures, markdown
 from aline.baselines import Procedure, PsiMarginal, QuestPlus
@@ -272,6 +272,21 @@ def _ceiling(settings: Settings, progress: Progress) -> Measured:
 # Time.
 
 
+def _kept(name: str, part: Part) -> Part:
+    """A part that `resume` takes from an earlier run: what is timed wants the machine to itself."""
+
+    def measured(settings: Settings, progress: Progress) -> Measured:
+        one = piece(
+            settings,
+            TASK,
+            name,
+            measure=lambda: Piece(values={"rows": part(settings, progress).rows}),
+        )
+        return Measured(one.values["rows"], notes=one.notes)
+
+    return measured
+
+
 @contextmanager
 def _one_thread() -> Iterator[None]:
     before = torch.get_num_threads()
@@ -364,17 +379,16 @@ class _Published(GridPolicy):
 # A thousand trials.
 
 
-def _long(settings: Settings, progress: Progress) -> Measured:
-    """Pauses, memory and drift of one long experiment, and what q loses beyond its training."""
+def _endless(settings: Settings, progress: Progress) -> Measured:
+    """Pauses, memory and drift of one long experiment."""
     task, model = get(TASK), zoo.load(TASK)
     trials = 300 if settings.quick else LONG[-1]
     with _one_thread():
-        rows = _endless(task, model, trials, settings.seed, partial(progress, f"{trials} trials"))
-    lengths = [length for length in LONG if length <= (100 if settings.quick else trials)]
-    return Measured(rows + _accuracy(task, model, lengths, settings, progress))
+        told = partial(progress, f"{trials} trials")
+        return Measured(_run_on(task, model, trials, settings.seed, told))
 
 
-def _endless(
+def _run_on(
     task: Task, model: Model, trials: int, seed: int, progress: Callable[[int, int], None]
 ) -> list[Row]:
     generator = torch.Generator().manual_seed(seed)
@@ -425,9 +439,10 @@ def _megabytes() -> float:
     return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
 
 
-def _accuracy(
-    task: Task, model: Model, lengths: Sequence[int], settings: Settings, progress: Progress
-) -> list[Row]:
+def _long(settings: Settings, progress: Progress) -> Measured:
+    """What q loses in experiments beyond its training."""
+    task, model = get(TASK), zoo.load(TASK)
+    lengths = [length for length in LONG if length <= (100 if settings.quick else LONG[-1])]
     count = settings.count(40, 3)
     told = partial(progress, "what long experiments lose")
     policy = LearnedPolicy(model.network)
@@ -442,7 +457,7 @@ def _accuracy(
         for k, name in enumerate(task.spec.parameters.names):
             inside = proportion((rank[:, i, k] - 0.5).abs() <= 0.45)
             rows.append(_measured(f"long_coverage:{name}", PAIRS[0], "aline", length, inside))
-    return rows + _gaps(task, played, posterior, lengths, told)
+    return Measured(rows + _gaps(task, played, posterior, lengths, told))
 
 
 def _gaps(
@@ -474,7 +489,8 @@ BENCH = Bench(
         "switch": _switch,
         "optimum": _optimum,
         "ceiling": _ceiling,
-        "time": _times,
+        "time": _kept("time", _times),
+        "endless": _kept("endless", _endless),
         "long": _long,
     },
     markdown,

@@ -62,9 +62,9 @@ class Found:
 def markdown(result: Result) -> str:
     """Tables of what was measured, and each bar with whether it is met."""
     found = Found(result)
-    parts = [_errors, _ceiling, _novel, _optimum, _switch, _times, _long, _bars]
+    parts = [_errors, _ceiling, _novel, _optimum, _switch, _times, _endless, _long, _bars]
     sections = ["\n".join(lines) for part in parts if (lines := list(part(found)))]
-    notes = [f"- {note}" for note in result["notes"]]
+    notes = ["\n".join(f"- {note}" for note in result["notes"])] if result["notes"] else []
     head = f"`{result['command']}`, commit {result['commit']}, {result['machine']}"
     return "\n\n".join(["# Psychometric experiments", head, *sections, *notes]) + "\n"
 
@@ -188,7 +188,7 @@ def _times(found: Found) -> Iterator[str]:
     yield from _table(["", "stimulus", "trial", "times ours (stimulus)"], rows)
 
 
-def _long(found: Found) -> Iterator[str]:
+def _endless(found: Found) -> Iterator[str]:
     series = found.series("longest_pause", TS)
     if not series:
         return
@@ -206,7 +206,11 @@ def _long(found: Found) -> Iterator[str]:
         f"{value('memory_growth_mb'):.1f} MB more memory from a tenth of them on, drift "
         f"{value('drift'):.1e} prior standard deviations."
     )
-    yield ""
+
+
+def _long(found: Found) -> Iterator[str]:
+    if not found.has("long_rmse"):
+        return
     yield "What q loses in experiments longer than it was trained for (30 trials):"
     yield ""
     lengths = [row["step"] for row in found.series("long_rmse", TS)]
