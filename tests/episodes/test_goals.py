@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 import torch
 from small import seeded, small_network
@@ -113,14 +115,16 @@ def parts(goal: Goal) -> list[tuple[list[bool], int]]:
 def test_what_no_trained_goal_holds_is_taken_in_turn() -> None:
     all_four = goal_of(SPEC, ["slope", "lapse", "threshold", "guess"])
     shape, rates = [True, True, False, False], [False, False, True, True]
-    assert parts(all_four) == [(shape, 0), (rates, 0)]
-    for observed in range(5):
+    assert parts(all_four) == [(shape, 0), (rates, 0), (rates, 0)]
+    for observed in range(7):
         now = all_four.pursued(observed).parameters.tolist()
-        assert now == [[shape, rates][observed % 2]]
+        assert now == [[shape, rates, rates][observed % 3]]
+    lapse = [False, False, False, True]
     assert parts(goal_of(SPEC, ["threshold", "slope", "lapse"])) == [
-        (shape, 0),
-        ([False, False, False, True], 0),
-    ]
+        (shape, 0), (lapse, 0), (lapse, 0),
+    ]  # fmt: skip
+    one_by_one = goal_of(replace(SPEC, turns=()), SPEC.parameters.names)
+    assert parts(one_by_one) == [(shape, 0), (rates, 0)]
 
 
 @pytest.mark.parametrize("names", [["guess", "lapse"], ["threshold"], ["lapse"]])
@@ -145,7 +149,7 @@ def test_a_goal_that_training_left_out_is_pursued_as_it_is() -> None:
 
 def test_a_batch_takes_the_turns_of_one() -> None:
     goal = goal_of(SPEC, SPEC.parameters.names)
-    for observed in range(2):
+    for observed in range(3):
         alone, several = goal.pursued(observed), goal.repeat(3).pursued(observed)
         assert torch.equal(several.parameters, alone.parameters.expand(3, -1))
         assert several.points.shape == (3, 0, 1)

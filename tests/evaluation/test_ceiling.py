@@ -10,10 +10,10 @@ from torch import Tensor
 from torch.distributions import Uniform
 
 from aline.errors import InputError
-from aline.evaluation.ceiling import Coins, best_of_coins, payment, posterior_rmse
+from aline.evaluation.ceiling import PRICE, Coins, best_of_coins, expected_rmse, payment
 from aline.evaluation.estimates import mean
 from aline.evaluation.greedy import exact_greedy
-from aline.evaluation.observers import grid_errors, play_observers, root
+from aline.evaluation.observers import grid_errors, play_observers, posterior_rmse
 from aline.tasks import get
 from aline.tasks.psychometric import Psychometric, psychometric
 
@@ -38,8 +38,8 @@ def brute_force(trials: int, choose: Callable[[list[float]], float]) -> float:
             total = torch.zeros_like(guess)
             for rate in (guess, lapse):
                 centre = weight @ rate
-                total += (rate - centre) ** 2 + weight @ (rate - centre) ** 2
-            return float(joint @ (total / 2).sqrt())
+                total += ((rate - centre) ** 2 + weight @ (rate - centre) ** 2).sqrt() / 2
+            return float(joint @ total)
         return choose(
             [walk(joint * yes, left - 1) + walk(joint * (1 - yes), left - 1) for yes in ends]
         )
@@ -49,12 +49,12 @@ def brute_force(trials: int, choose: Callable[[list[float]], float]) -> float:
 
 @pytest.mark.parametrize("trials", [0, 1, 2, 3])
 def test_it_is_the_least_of_all_policies(trials: int) -> None:
-    found = best_of_coins(COINS, trials, posterior_rmse)
+    found = best_of_coins(COINS, trials, expected_rmse)
     assert found == pytest.approx(brute_force(trials, min), abs=1.5e-5)
 
 
 def test_other_policies_have_more() -> None:
-    best = best_of_coins(COINS, 4, posterior_rmse)
+    best = best_of_coins(COINS, 4, expected_rmse)
     either = lambda each: sum(each) / 2  # noqa: E731
     for other in (max, either, lambda each: each[0], lambda each: each[1]):
         assert best < brute_force(4, other)
@@ -83,9 +83,21 @@ def some_beliefs(count: int, seed: int) -> Tensor:
 
 def test_an_exact_posterior_pays_no_less_than_the_least() -> None:
     beliefs = some_beliefs(100, 1)
-    paid, honest = payment(COINS, beliefs), posterior_rmse(COINS, beliefs)
+    paid, honest = payment(COINS, beliefs), expected_rmse(COINS, beliefs)
     assert bool((paid <= honest).all())
     assert bool((paid > 0.985 * honest).all())  # and the bound is worth something
+
+
+def test_the_bound_is_nearly_what_two_clean_ends_give() -> None:
+    bound, ends = (best_of_coins(COINS, 12, cost) for cost in (payment, expected_rmse))
+    assert 0.998 * ends < bound <= ends
+
+
+def test_the_marginals_are_those_of_the_rates() -> None:
+    belief = some_beliefs(1, 5)
+    marginal = COINS.marginals(belief)
+    mean = belief @ torch.cartesian_prod(*COINS.rates)
+    torch.testing.assert_close((marginal * COINS.rates).sum(2), mean)
 
 
 def test_less_to_know_never_pays() -> None:
@@ -98,12 +110,13 @@ def test_a_search_from_elsewhere_finds_no_cheaper_report() -> None:
     least = payment(COINS, beliefs)
     generator = seeded(4)
     for _ in range(300):
-        report = torch.rand(3, generator=generator, dtype=torch.float64)
+        report = torch.rand(4, generator=generator, dtype=torch.float64)
         centre = torch.stack([0.1 + 0.8 * report[0], 0.5 * report[1]])
-        variance = 0.002 + 0.1 * report[2]
-        square = (COINS.rates - centre).square().sum(1)
-        price = 0.27 * (square - variance) / variance.sqrt()
-        assert bool((beliefs @ (((square + variance) / 2).sqrt() + price) > least - 1e-6).all())
+        variance = torch.stack([0.002 + 0.1 * report[2], 0.001 + 0.04 * report[3]])
+        square = (torch.cartesian_prod(*COINS.rates) - centre).square()  # [node, rate]
+        price = PRICE * (square - variance) / variance.sqrt()
+        paid = ((square + variance).sqrt() + price).mean(1)
+        assert bool((beliefs @ paid > least - 1e-6).all())
 
 
 def test_no_simulated_experiment_does_better() -> None:
@@ -111,21 +124,22 @@ def test_no_simulated_experiment_does_better() -> None:
     found = {}
     for target in (RATES, ("threshold", "slope")):
         played = play_observers(oracle, TASK, target, count=300, seed=0, steps=trials)
-        found[target] = mean(root(grid_errors(oracle, played), RATES)[:, -1])
+        found[target] = mean(posterior_rmse(grid_errors(oracle, played), RATES)[:, -1])
     bound = best_of_coins(COINS, trials, payment)
     for error in found.values():
         assert error.value + 2 * error.ci95 > bound
     # Nor is it far below what can be done.
-    assert found[RATES].value - 2 * found[RATES].ci95 < best_of_coins(COINS, trials, posterior_rmse)
+    assert found[RATES].value - 2 * found[RATES].ci95 < best_of_coins(COINS, trials, expected_rmse)
 
 
 def test_any_form_of_the_asymptotes() -> None:
     contrast = get("psychometric-weibull")
     assert isinstance(contrast, Psychometric)
     coins = Coins.of(contrast, 6)
-    assert torch.equal(coins.yes[:, 0], coins.rates[:, 0])
-    torch.testing.assert_close(coins.yes[:, 1], 1 - coins.rates[:, 1])
-    cost = partial(best_of_coins, coins, cost=posterior_rmse)
+    guess, lapse = torch.cartesian_prod(*coins.rates).T
+    assert torch.equal(coins.yes[:, 0], guess)
+    torch.testing.assert_close(coins.yes[:, 1], 1 - lapse)
+    cost = partial(best_of_coins, coins, cost=expected_rmse)
     assert cost(2) < cost(1) < cost(0)
 
 

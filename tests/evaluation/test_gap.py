@@ -76,6 +76,10 @@ def test_errors_are_those_of_the_posterior() -> None:
     point = values(result, "rmse", "slope")
     assert all(whole[step] > point[step] for step in whole)
     assert point[5] < point[0]
+    both = values(result, "posterior_rmse", "intercept,slope")
+    alone = values(result, "posterior_rmse", "intercept")
+    # Before any data the goal makes no difference: the mean of each parameter's own.
+    assert both[0] == pytest.approx((alone[0] + whole[0]) / 2, rel=1e-6)
 
 
 @pytest.mark.usefixtures("perfect_posterior")

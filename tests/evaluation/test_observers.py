@@ -4,7 +4,12 @@ from small import seeded, small_network
 
 from aline.baselines import PsiMarginal
 from aline.episodes import RandomPolicy
-from aline.evaluation.observers import grid_errors, network_errors, play_observers, root
+from aline.evaluation.observers import (
+    grid_errors,
+    network_errors,
+    play_observers,
+    posterior_rmse,
+)
 from aline.model import LearnedPolicy
 from aline.tasks import get
 
@@ -66,6 +71,7 @@ def test_errors_of_the_network_are_those_of_its_draws() -> None:
     assert torch.allclose(errors["guess"][:, -1], expected, rtol=0.2)
 
 
-def test_root_pools_the_parameters_of_a_goal() -> None:
-    errors = {"a": torch.tensor([[1.0, 9.0]]), "b": torch.tensor([[7.0, 9.0]])}
-    assert root(errors, ("a", "b")).tolist() == [[2.0, 3.0]]
+def test_the_posterior_rmse_is_the_mean_of_the_parameters_roots() -> None:
+    errors = {"a": torch.tensor([[1.0, 9.0]]), "b": torch.tensor([[25.0, 9.0]])}
+    assert posterior_rmse(errors, ("a", "b")).tolist() == [[3.0, 3.0]]
+    assert posterior_rmse(errors, ("b",)).tolist() == [[5.0, 3.0]]

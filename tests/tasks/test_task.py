@@ -110,6 +110,8 @@ def test_branches_are_one_draw_without_a_likelihood() -> None:
         (lambda: make(targets={}), "targets must not be empty"),
         (lambda: make(targets={("rate",): 0.0}), "shares of targets must be positive"),
         (lambda: make(targets={("rate",): 2.0, ("amplitude",): -1.0}), "must be positive"),
+        (lambda: make(turns={("rate",): 0}), "turns must be a whole number of trials, at least 1"),
+        (lambda: make(turns={("speed",): 2}), "for some of the targets, got .*speed"),
         (lambda: make(parameters={PREDICTIONS: Normal(0.0, 1.0)}), "rename the parameter"),
         (
             lambda: make(simulate=lambda theta, design, generator: theta["rate"]).fitted(),

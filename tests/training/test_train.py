@@ -109,6 +109,17 @@ def test_a_model_can_go_on_with_fewer_layers_of_its_policy():
         quick(task, initial=first, model=replace(fewer, layers=1))
 
 
+def test_turns_may_be_declared_after_a_training(tmp_path):
+    task = get("psychometric", horizon=3)
+    before = get("psychometric", horizon=3)
+    before.spec = replace(before.spec, turns=())
+    first = quick(before, out=tmp_path, rounds=2)
+    assert first.spec.turns == ()
+    rates = ((("guess", "lapse"), 2),)
+    assert quick(task, initial=first, rounds=1).spec.turns == rates
+    assert quick(task, out=tmp_path, rounds=3, resume=True).spec.turns == rates
+
+
 def test_metrics_are_lines_of_json(tmp_path):
     quick(get("linear", horizon=3), out=tmp_path, rounds=45)
     rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]

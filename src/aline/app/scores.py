@@ -18,7 +18,7 @@ Row = dict[str, Any]
 _KINDS = {
     "gap": ("gap to the exact posterior, nats: the mean of log p_exact − log q of the truth", 3),
     "coverage": ("coverage of the 90 % interval: how often it holds the truth", 2),
-    "rmse": ("RMSE of the targets: of the posterior mean, and of the whole posterior", 3),
+    "rmse": ("RMSE: of the targets' posterior means, and of the posterior (mean over targets)", 3),
     "posterior_rmse": ("", 3),
     "refined_coverage": ("coverage of the refined posterior (experiment.refined())", 2),
     "refined_rmse": ("RMSE of the refined posterior", 3),

@@ -26,7 +26,7 @@ class Goal:
     parameters: Tensor  # bool [batch, parameter]
     points: Tensor  # [batch, target, design], where predictions are wanted
     points_mask: Tensor  # bool [batch, target], False where there is only padding
-    turns: tuple[Goal, ...] = ()  # its parts, where no policy was trained for the whole
+    turns: tuple[Goal, ...] = ()  # trial by trial, where no policy was trained for the whole
 
     def pursued(self, observed: int) -> Goal:
         """What a learned policy aims at after so many observations: the whole, or a part in turn.
@@ -126,19 +126,20 @@ def _turns(spec: Spec, goal: Goal) -> tuple[Goal, ...]:
     """The parts of a goal that trained goals hold, if none of these holds all of it.
 
     A policy knows what to do for each part. For the whole it would have to guess, and what tells
-    most about the whole may tell nothing about a part. Where the parts leave something out, a
-    policy was never trained for that: it takes the goal as it is.
+    most about the whole may tell nothing about a part. A part that is learned slowly gets several
+    trials in a row, if the task says so. Where the parts leave something out, a policy was never
+    trained for that: it takes the goal as it is.
     """
     wanted = _wanted(goal.parameters[0], bool(goal.points.shape[1]))
-    trained = [
-        _wanted(spec.parameters.mask(n for n in names if n != PREDICTIONS), PREDICTIONS in names)
-        for names, _ in spec.targets
-    ]
-    parts = dict.fromkeys(wanted & held for held in trained)
-    largest = [part for part in parts if not any(part < other for other in parts)]
+    in_a_row: dict[frozenset[int], int] = {}
+    for names, _ in spec.targets:
+        parameters = spec.parameters.mask(n for n in names if n != PREDICTIONS)
+        part = wanted & _wanted(parameters, PREDICTIONS in names)
+        in_a_row[part] = max(in_a_row.get(part, 1), dict(spec.turns).get(names, 1))
+    largest = [part for part in in_a_row if not any(part < other for other in in_a_row)]
     if len(largest) < 2 or wanted != frozenset().union(*largest):
         return ()
-    return tuple(_part(goal, part) for part in largest)
+    return tuple(_part(goal, part) for part in largest for _ in range(in_a_row[part]))
 
 
 def _wanted(parameters: Tensor, is_predicted: bool) -> frozenset[int]:

@@ -7,17 +7,18 @@ imitate every experiment: draw a threshold and a slope, and at each of its trial
 So no policy learns more about the rates than the best one of two coins, and that one is found by
 dynamic programming over how often each coin was tossed and fell on yes.
 
-What is bounded is the posterior RMSE of `observers.root`: of a truth t under a belief with mean m
-and summed variance v, r = sqrt((|t - m|^2 + v) / 2). Its expectation under the belief itself is no
-concave function of the belief, so that less to know might make it smaller. Therefore let whoever
-reports m and v pay
+What is bounded is the posterior RMSE of `observers.posterior_rmse`: the mean over both rates of
+r = sqrt((t - m)^2 + v), with t the truth of a rate and m and v the mean and variance of the belief
+about it. Its expectation under the belief itself is no concave function of the belief, so that less
+to know might make it smaller. Therefore let whoever reports m and v of a rate pay
 
-    r + PRICE (|t - m|^2 - v) / sqrt(v).
+    r + PRICE ((t - m)^2 - v) / sqrt(v).
 
-An exact posterior pays r on average. The least that can be paid on average is concave (a least of
-averages), so here more to know never hurts, and what the best player of the coins pays, who may
-report what pays best, bounds the posterior RMSE of every exact posterior. (One that is surer than
-the data allow is not bounded: it errs no more, and this measure of error rewards its narrowness.)
+An exact posterior that reports its own pays r on average. The least that can be paid on average is
+concave (a least of averages), so here more to know never hurts, and what the best player of the
+coins pays, who may report what pays best, bounds the posterior RMSE of every exact posterior. (One
+that is surer than the data allow is not bounded: it errs no more, and this measure of error rewards
+its narrowness.)
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ from aline.tasks.lattice import gauss_legendre
 from aline.tasks.psychometric import Psychometric
 
 RATES = ("guess", "lapse")
-PRICE = 0.27  # any is right; at this one honest reports of nearly normal beliefs pay best
+PRICE = 0.395  # any is right; at this one honest reports of normal beliefs pay best
 _NODES = 24  # a rate; 17 make the moments exact for uniform priors and 30 trials
-_STEPS = (0.2, 0.1, 0.05, 0.025, 0.0125)  # of the search for a report, in deviations
+_STEPS = tuple(0.2 / 2**i for i in range(7))  # of the search for a report, in deviations
 _AT_ONCE = 1024  # beliefs
 
 Cost = Callable[["Coins", Tensor], Tensor]
@@ -47,7 +48,7 @@ Cost = Callable[["Coins", Tensor], Tensor]
 class Coins:
     """Two coins that the rates decide about, on nodes of the rates' prior."""
 
-    rates: Tensor  # [node, rate], in the user's units
+    rates: Tensor  # [rate, value], in the user's units; a node is a pair of values
     weight: Tensor  # [node], the prior's
     yes: Tensor  # [node, coin], how likely a yes is
 
@@ -59,8 +60,8 @@ class Coins:
             raise InputError(f"a ceiling needs guess and lapse unknown, got {', '.join(names)}")
         x, weight = gauss_legendre(nodes)
         z = torch.special.ndtri((x + 1) / 2)
-        rates = torch.cartesian_prod(*(scales[names.index(name)].to_user(z) for name in RATES))
-        low, miss = task.form(*rates.T)
+        rates = torch.stack([scales[names.index(name)].to_user(z) for name in RATES])
+        low, miss = task.form(*torch.cartesian_prod(*rates).T)
         return cls(
             rates, torch.outer(weight, weight).flatten() / 4, torch.stack([low, 1 - miss], 1)
         )
@@ -70,29 +71,34 @@ class Coins:
         logs = torch.stack([self.yes, 1 - self.yes], 2).flatten(1).log()  # [node, 4]
         return (tosses.double() @ logs.T + self.weight.log()).softmax(1)
 
+    def marginals(self, belief: Tensor) -> Tensor:
+        """What beliefs [belief, node] say of each rate, [belief, rate, value]."""
+        both = belief.unflatten(1, (self.rates.shape[1],) * 2)
+        return torch.stack([both.sum(2), both.sum(1)], 1)
 
-def posterior_rmse(coins: Coins, belief: Tensor) -> Tensor:
+
+def expected_rmse(coins: Coins, belief: Tensor) -> Tensor:
     """What an exact posterior has, on average over the truths that it holds possible."""
-    mean, variance = _moments(coins, belief)
-    return _expected(belief, _distance(_square(coins, mean), variance))
+    marginal = coins.marginals(belief)
+    mean, variance = _moments(coins, marginal)
+    return (marginal * _distance(_square(coins, mean), variance)).sum(2).mean(1)
 
 
 def payment(coins: Coins, belief: Tensor) -> Tensor:
     """The least to pay on average, for any report: a search that halves its steps."""
-    mean, variance = _moments(coins, belief)
-    deviation = variance.sqrt()
-    at, least = belief.new_zeros(len(belief), 3), belief.new_full((len(belief),), torch.inf)
+    marginal = coins.marginals(belief)
+    mean, variance = _moments(coins, marginal)
+    at, least = mean.new_zeros(*mean.shape, 2), torch.full_like(mean, torch.inf)
     for step in _STEPS:
         start = at
-        for move in product((-step, 0.0, step), repeat=3):
+        for move in product((-step, 0.0, step), repeat=2):
             tried = start + torch.tensor(move)
-            wide = variance * tried[:, 2].exp()
-            square = _square(coins, mean + deviation[:, None] * tried[:, :2])
-            price = PRICE * (square - wide[:, None]) / wide.sqrt()[:, None]
-            paid = _expected(belief, _distance(square, wide) + price)
-            at = torch.where((paid < least)[:, None], tried, at)
+            shift, widening = tried.unbind(2)
+            report = mean + variance.sqrt() * shift, variance * widening.exp()
+            paid = (marginal * _paid(coins, *report)).sum(2)
+            at = torch.where((paid < least)[..., None], tried, at)
             least = torch.minimum(paid, least)
-    return least
+    return least.mean(1)
 
 
 def best_of_coins(coins: Coins, trials: int, cost: Cost) -> float:
@@ -122,21 +128,24 @@ def _first_three(states: Tensor) -> tuple[Tensor, ...]:
     return states[:, :3].unbind(1)
 
 
-def _moments(coins: Coins, belief: Tensor) -> tuple[Tensor, Tensor]:
-    """Means [belief, rate], and variances summed over the rates [belief]."""
-    mean = belief @ coins.rates
-    return mean, (belief @ coins.rates.square() - mean.square()).sum(1)
+def _moments(coins: Coins, marginal: Tensor) -> tuple[Tensor, Tensor]:
+    """Means and variances, [belief, rate]."""
+    mean = (marginal * coins.rates).sum(2)
+    return mean, (marginal * _square(coins, mean)).sum(2)
 
 
 def _square(coins: Coins, mean: Tensor) -> Tensor:
-    """Of the distance between a mean and every truth, [belief, node]."""
-    return torch.cdist(mean, coins.rates).square()
+    """Of the distance between a mean and every truth, [belief, rate, value]."""
+    return (coins.rates - mean[..., None]).square()
 
 
 def _distance(square: Tensor, variance: Tensor) -> Tensor:
     """Between truths and beliefs: r in the text above."""
-    return ((square + variance[:, None]) / len(RATES)).sqrt()
+    return (square + variance[..., None]).sqrt()
 
 
-def _expected(belief: Tensor, value: Tensor) -> Tensor:
-    return (belief * value).sum(1)
+def _paid(coins: Coins, mean: Tensor, variance: Tensor) -> Tensor:
+    """For a report, by truth, [belief, rate, value]."""
+    square = _square(coins, mean)
+    price = PRICE * (square - variance[..., None]) / variance.sqrt()[..., None]
+    return _distance(square, variance) + price

@@ -18,6 +18,7 @@ from aline.evaluation.exact import (
     can_be_exact,
     exact_log_marginals,
 )
+from aline.evaluation.observers import posterior_rmse
 from aline.evaluation.results import Row, result, row
 from aline.evaluation.simulated import Simulated, log_prior, simulate_experiments
 from aline.model import Mixture, Model
@@ -48,9 +49,10 @@ def evaluate(
 
     Rows, for t in 0, 5, 10, 20, 30 and the horizon: `gap:NAME`, the mean of log p - log q of the
     true NAME with p the exact posterior; `coverage:NAME` of the 90 % interval; `j`, the nats
-    gained about the targets; `rmse` of their posterior means and `posterior_rmse` of the whole
-    posterior. Goals are paired: the same truths. With `refined`, all but the gap also of the
-    posterior that the likelihood refines, as `refined_…` after the last trial.
+    gained about the targets; `rmse` of their posterior means together, and `posterior_rmse` of the
+    whole posterior, the mean over the targets (`observers.posterior_rmse`). Goals are paired: the
+    same truths. With `refined`, all but the gap also of the posterior that the likelihood refines,
+    as `refined_…` after the last trial.
     """
     began = time.monotonic()
     task = task.described_by(model.spec)
@@ -145,7 +147,7 @@ def _refined(task: Task, played: Simulated, names: Sequence[str]) -> Iterator[Me
         gained.append(density[parameters.mask(names)].sum())
         draws.append(z)
     covered = _covered(torch.stack(ranks), LEVEL)
-    errors = _root_squares(parameters, torch.stack(draws, 1), played.theta, names)
+    errors = _errors_of(parameters, torch.stack(draws, 1), played.theta, names)
     yield "refined_j", step, mean(torch.stack(gained))
     yield "refined_rmse", step, mean(errors[0])
     yield "refined_posterior_rmse", step, mean(errors[1])
@@ -158,24 +160,25 @@ def _covered(rank: Tensor, level: float) -> Tensor:
 
 
 def _errors(spec: Spec, played: Simulated, names: Sequence[str]) -> tuple[Tensor, Tensor]:
-    """Error of the posterior mean, and of the whole posterior, over the targets, [batch, length].
-
-    Root mean squares, in the user's units. The second includes the posterior's spread; that is
-    what the paper plots for the psychometric function.
-    """
+    """Errors of the posterior mean and of the whole posterior, [batch, length] each."""
     generator = torch.Generator()  # its default seed: these draws stand for an integral
     draws = played.posterior.sample(_DRAWS, generator)
-    return _root_squares(spec.parameters, draws, played.theta[:, None], names)
+    return _errors_of(spec.parameters, draws, played.theta[:, None], names)
 
 
-def _root_squares(
+def _errors_of(
     parameters: Parameters, draws: Tensor, theta: Tensor, names: Sequence[str]
 ) -> tuple[Tensor, Tensor]:
-    """Of the error of the draws' mean and of all draws [draw, ..., parameter], [...] each."""
+    """Of draws [draw, ..., parameter], in the user's units, [...] each.
+
+    The root mean square over the targets of their mean's error, and their posterior RMSE.
+    """
     labels = [label for name in names for label in _labels(parameters, name)]
     found, truth = parameters.to_labels(draws), parameters.to_labels(theta)
-    errors = torch.stack([found[label] - truth[label] for label in labels])
-    return errors.mean(1).square().mean(0).sqrt(), errors.square().mean((0, 1)).sqrt()
+    errors = {label: found[label] - truth[label] for label in labels}
+    of_mean = torch.stack([error.mean(0) for error in errors.values()])
+    squares = {label: error.square().mean(0) for label, error in errors.items()}
+    return of_mean.square().mean(0).sqrt(), posterior_rmse(squares, labels)
 
 
 def _labels(parameters: Parameters, name: str) -> list[str]:

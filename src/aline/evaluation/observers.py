@@ -56,7 +56,7 @@ def play_observers(
 
 Errors = dict[str, Tensor]
 """Label -> the posterior's mean square distance from the truth after 0, 1, ... trials [batch, 1 +
-step], in the user's units."""
+step], in the user's units: what `posterior_rmse` takes."""
 
 
 def grid_errors(policy: GridPolicy, played: Played) -> Errors:
@@ -124,6 +124,10 @@ def refined_errors(
     return errors
 
 
-def root(errors: Errors, names: Sequence[str]) -> Tensor:
-    """The posterior RMSE over some parameters together, [batch, 1 + step]."""
-    return torch.stack([errors[name] for name in names]).mean(0).sqrt()
+def posterior_rmse(errors: Errors, labels: Sequence[str]) -> Tensor:
+    """The posterior RMSE of some parameters, as the paper has it (its figure 4), [batch, ...].
+
+    Of each parameter the root of the mean square distance between posterior and truth, then the
+    mean over the parameters. One root over all of them would be more, unless all are alike.
+    """
+    return torch.stack([errors[label].sqrt() for label in labels]).mean(0)

@@ -125,6 +125,9 @@ class Psychometric(Task):
             log_likelihood=self._log_likelihood,
             horizon=horizon,
             targets=targets,
+            # The rates are learned more slowly: of what 30 trials tell about them the second half
+            # brings 0.37, about threshold and slope 0.24 (docs/design.md, "Goals in turn").
+            turns={tuple(free): 2} if free else None,
             resolution=0.015,  # the steepest functions rise within a fiftieth of the axis
             start=start,
             # The policy has little left to compute: one layer learns from the teacher as two do.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
@@ -76,6 +76,7 @@ class Spec:
     outcome: Outcome
     horizon: int
     targets: tuple[tuple[tuple[str, ...], float], ...]
+    turns: tuple[tuple[tuple[str, ...], int], ...] = ()  # trials in a row, where it is not one
     start: int = 0  # random designs at the head of an episode in the paper's protocol
     resolution: float = 0.06  # the finest step in a design, as a share of its range, that matters
     config: Mapping[str, Any] = field(default_factory=dict)  # what a built-in task was made with
@@ -102,6 +103,8 @@ class Spec:
             "units": dict(self.units),
         }
         # Left out where there are none, so that runs from before these fields can be resumed.
+        if self.turns:
+            plain["turns"] = [[list(names), count] for names, count in self.turns]
         if self.scaled:
             plain["scaled"] = list(self.scaled)
         if self.hyperparameters is not None:
@@ -118,6 +121,7 @@ class Spec:
             outcome=outcome_from_json(data["outcome"]),
             horizon=data["horizon"],
             targets=tuple((tuple(names), share) for names, share in data["targets"]),
+            turns=tuple((tuple(names), count) for names, count in data.get("turns", ())),
             start=data["start"],
             resolution=data["resolution"],
             config=data["config"],
@@ -166,6 +170,9 @@ class Task:
     - `resolution`, the finest step in a design, as a share of its range, that makes a difference;
     - `targets`, from tuples of parameter names (or "predictions") to the share of training episodes
       aimed at them;
+    - `turns`, from some of these tuples to the number of trials in a row (else one) that they get
+      in a goal that none of them holds, which is pursued part by part: more for what is learned
+      more slowly;
     - `latent(theta, generator)`, what else a world is made of, drawn once for each: a random
       function, say. `theta` then carries it too, by name, as [batch, ...]. A parameter's own name
       in it replaces the parameter's draw, where priors depend on each other;
@@ -206,6 +213,7 @@ class Task:
         latent: Latent | None = None,
         process: Process | None = None,
         targets: Mapping[tuple[str, ...], float] | None = None,
+        turns: Mapping[tuple[str, ...], int] | None = None,
         scaled: Sequence[str] = (),
         start: int = 0,
         resolution: float = 0.06,
@@ -220,13 +228,15 @@ class Task:
         _check(parameters, design, outcome, simulate, horizon)
         if not 0 < resolution < 1:
             raise InputError(f"resolution must lie between 0 and 1, got {resolution!r}")
+        shares = _shares(parameters, targets)
         self.spec = Spec(
             name=name,
             parameters=parameters,
             design=design,
             outcome=outcome,
             horizon=horizon,
-            targets=_shares(parameters, targets),
+            targets=shares,
+            turns=_turns(dict(shares), turns or {}),
             start=start,
             resolution=resolution,
             config=config or {},
@@ -405,6 +415,19 @@ def _shares(
     if not (0 < total < math.inf and min(targets.values()) >= 0):
         raise InputError(f"the shares of targets must be positive, got {dict(targets)!r}")
     return tuple((tuple(target), share / total) for target, share in targets.items())
+
+
+def _turns(
+    targets: Container[tuple[str, ...]], turns: Mapping[tuple[str, ...], int]
+) -> tuple[tuple[tuple[str, ...], int], ...]:
+    """Checked: of targets that there are, and whole numbers."""
+    for names, count in turns.items():
+        if names not in targets or not (isinstance(count, int) and count >= 1):
+            raise InputError(
+                "turns must be a whole number of trials, at least 1, for some of the targets, got "
+                f"{dict(turns)!r}"
+            )
+    return tuple((tuple(names), count) for names, count in turns.items())
 
 
 def is_differentiable(task: Task) -> bool:

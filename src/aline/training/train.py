@@ -20,7 +20,7 @@ from aline.errors import InputError, InternalError
 from aline.model import LearnedPolicy, Model, ModelConfig, Network, fresh
 from aline.model.checkpoint import read_tensors, write_tensors
 from aline.model.kernels import Bank
-from aline.tasks import PREDICTIONS, Task, is_differentiable
+from aline.tasks import PREDICTIONS, Spec, Task, is_differentiable
 from aline.training import function_teacher, lattice_teacher
 from aline.training.budget import Budget, parse_duration
 from aline.training.config import TrainingConfig
@@ -431,7 +431,7 @@ class Run:
     def description(self) -> dict[str, Any]:
         """What a checkpoint must agree on to be resumed, and how far it got."""
         return {
-            "task": self.task.spec.to_json(),
+            "task": _trained(self.task.spec),
             "model": self.network.config.to_json(),
             "config": self.config.to_json(),
             "seed": self.seed,
@@ -464,7 +464,7 @@ class Run:
 
     def start_from(self, model: Model) -> None:
         """Take over the weights of a model of the same task; its policy may have other layers."""
-        mine, theirs = self.task.spec.to_json(), model.spec.to_json()
+        mine, theirs = _trained(self.task.spec), _trained(model.spec)
         config = replace(model.network.config, policy_layers=self.network.config.policy_layers)
         if mine != theirs or self.network.config != config:
             raise InputError(
@@ -490,6 +490,11 @@ class Run:
         if self.before is not None:
             training["after"] = self.before
         return Model(self.network, training)
+
+
+def _trained(spec: Spec) -> dict[str, Any]:
+    """What a training is about: turns are for use, and may be declared later."""
+    return replace(spec, turns=()).to_json()
 
 
 def machine() -> str:

@@ -106,10 +106,25 @@ def test_a_run_goes_on_with_what_was_measured(
     assert not any("minus" in row["metric"] for row in alone["rows"])
 
 
-def test_long_experiments(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_experiments(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(pieces, "FOLDER", tmp_path)
     monkeypatch.setattr(psychometric, "LONG", (4, 8))
     monkeypatch.setattr(psychometric, "EXACT_NODES", (16, 8, 4, 4))
-    found = Found(run_bench(BENCH, Settings(episodes=2), ["long"]))
+    found = Found(run_bench(BENCH, Settings(episodes=2), ["endless", "long"]))
     assert found.last("longest_pause", "threshold,slope")["step"] == 8  # type: ignore[index]
     assert found.last("drift", "threshold,slope")["value"] < 1e-4  # type: ignore[index]
     assert [row["step"] for row in found.series("long_gap:slope", "threshold,slope")] == [4, 8]
+
+
+def test_what_was_timed_is_taken_from_an_earlier_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(pieces, "FOLDER", tmp_path)
+    monkeypatch.setattr(psychometric, "LONG", (8,))
+    first = run_bench(BENCH, Settings(), ["endless"])
+    monkeypatch.setattr(psychometric, "Experiment", None)
+    monkeypatch.setattr(pieces, "commit", lambda: "a later one")
+    again = run_bench(BENCH, Settings(resume=True), ["endless"])
+    assert again["rows"] == first["rows"]
+    note = f"psychometric, endless: measured earlier, at commit {first['commit']}"
+    assert again["notes"] == [note]

@@ -21,13 +21,13 @@ import torch
 from torch import Tensor
 
 from aline import zoo
-from aline.app.bench.bench import Bench, Measured, Progress, Row, Settings
+from aline.app.bench.bench import Bench, Measured, Part, Progress, Row, Settings
 from aline.app.bench.pieces import Piece, piece
 from aline.app.bench.psychometric_report import figures, markdown
 from aline.baselines import Procedure, PsiMarginal, QuestPlus
 from aline.baselines.grid import GridPolicy
 from aline.episodes import Context, Policy, RandomPolicy
-from aline.evaluation.ceiling import Coins, Cost, best_of_coins, payment, posterior_rmse
+from aline.evaluation.ceiling import Coins, Cost, best_of_coins, expected_rmse, payment
 from aline.evaluation.estimates import Estimate, mean, proportion
 from aline.evaluation.exact import exact_log_marginals
 from aline.evaluation.greedy import exact_greedy, information_share
@@ -37,8 +37,8 @@ from aline.evaluation.observers import (
     grid_errors,
     network_errors,
     play_observers,
+    posterior_rmse,
     refined_errors,
-    root,
 )
 from aline.evaluation.results import row
 from aline.evaluation.simulated import posteriors_after
@@ -58,7 +58,7 @@ NODES = (64, 24, 6, 6)  # of the exact posterior's quadrature
 EXTREME = 4.0  # a stimulus this far from 0 is beyond every threshold
 NEAR = 1.0  # a stimulus this close to the threshold is near it
 # Nothing exact is below the first; the second is reached if both ends of the axis are seen clean.
-CEILINGS: dict[str, Cost] = {"best-possible": payment, "best-of-two-ends": posterior_rmse}
+CEILINGS: dict[str, Cost] = {"best-possible": payment, "best-of-two-ends": expected_rmse}
 LONG = (30, 100, 300, 1000)
 EXACT_OBSERVERS, EXACT_LENGTH, EXACT_NODES = 12, 300, (64, 32, 12, 12)
 
@@ -162,12 +162,14 @@ def _experiments(
 def _error_rows(target: Sequence[str], found: Mapping[str, Experiments]) -> Iterator[Row]:
     for pair in [target] if target != ALL else PAIRS:
         end = "" if target != ALL else f":{','.join(pair)}"
+        own = {method: posterior_rmse(one.own, pair) for method, one in found.items()}
         for method, one in found.items():
-            yield from _by_step(f"posterior_rmse{end}", target, method, root(one.own, pair))
-            yield from _by_step(f"exact_rmse{end}", target, method, root(one.exact, pair))
+            exact = posterior_rmse(one.exact, pair)
+            yield from _by_step(f"posterior_rmse{end}", target, method, own[method])
+            yield from _by_step(f"exact_rmse{end}", target, method, exact)
         for other in found if "aline" in found else ():
             if other != "aline":
-                less = root(found["aline"].own, pair) - root(found[other].own, pair)
+                less = own["aline"] - own[other]
                 metric = f"posterior_rmse_minus_{other}{end}"
                 yield _measured(metric, target, "aline", less.shape[1] - 1, mean(less[:, -1]))
 
@@ -249,7 +251,7 @@ def _refined(settings: Settings, progress: Progress) -> Measured:
         policy = LearnedPolicy(network)
         played = play_observers(policy, task, target, count=count, seed=settings.seed)
         errors = refined_errors(task, network, played, settings.seed, told)
-        value = mean(root(errors, target)[:, 0])
+        value = mean(posterior_rmse(errors, target)[:, 0])
         step = played.context.length
         rows.append(_measured("posterior_rmse", target, "aline-refined", step, value))
     return Measured(rows)
@@ -268,6 +270,21 @@ def _ceiling(settings: Settings, progress: Progress) -> Measured:
 
 
 # Time.
+
+
+def _kept(name: str, part: Part) -> Part:
+    """A part that `resume` takes from an earlier run: what is timed wants the machine to itself."""
+
+    def measured(settings: Settings, progress: Progress) -> Measured:
+        one = piece(
+            settings,
+            TASK,
+            name,
+            measure=lambda: Piece(values={"rows": part(settings, progress).rows}),
+        )
+        return Measured(one.values["rows"], notes=one.notes)
+
+    return measured
 
 
 @contextmanager
@@ -362,17 +379,16 @@ class _Published(GridPolicy):
 # A thousand trials.
 
 
-def _long(settings: Settings, progress: Progress) -> Measured:
-    """Pauses, memory and drift of one long experiment, and what q loses beyond its training."""
+def _endless(settings: Settings, progress: Progress) -> Measured:
+    """Pauses, memory and drift of one long experiment."""
     task, model = get(TASK), zoo.load(TASK)
     trials = 300 if settings.quick else LONG[-1]
     with _one_thread():
-        rows = _endless(task, model, trials, settings.seed, partial(progress, f"{trials} trials"))
-    lengths = [length for length in LONG if length <= (100 if settings.quick else trials)]
-    return Measured(rows + _accuracy(task, model, lengths, settings, progress))
+        told = partial(progress, f"{trials} trials")
+        return Measured(_run_on(task, model, trials, settings.seed, told))
 
 
-def _endless(
+def _run_on(
     task: Task, model: Model, trials: int, seed: int, progress: Callable[[int, int], None]
 ) -> list[Row]:
     generator = torch.Generator().manual_seed(seed)
@@ -423,9 +439,10 @@ def _megabytes() -> float:
     return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
 
 
-def _accuracy(
-    task: Task, model: Model, lengths: Sequence[int], settings: Settings, progress: Progress
-) -> list[Row]:
+def _long(settings: Settings, progress: Progress) -> Measured:
+    """What q loses in experiments beyond its training."""
+    task, model = get(TASK), zoo.load(TASK)
+    lengths = [length for length in LONG if length <= (100 if settings.quick else LONG[-1])]
     count = settings.count(40, 3)
     told = partial(progress, "what long experiments lose")
     policy = LearnedPolicy(model.network)
@@ -433,14 +450,14 @@ def _accuracy(
     played = play_observers(policy, task, PAIRS[0], **options)  # type: ignore[arg-type]
     posterior = posteriors_after(model.network, played.context, lengths)
     rank = posterior.cdf(played.theta[:, None])
-    error = root(network_errors(model.network, played, lengths), PAIRS[0])
+    error = posterior_rmse(network_errors(model.network, played, lengths), PAIRS[0])
     rows = []
     for i, length in enumerate(lengths):
         rows.append(_measured("long_rmse", PAIRS[0], "aline", length, mean(error[:, i])))
         for k, name in enumerate(task.spec.parameters.names):
             inside = proportion((rank[:, i, k] - 0.5).abs() <= 0.45)
             rows.append(_measured(f"long_coverage:{name}", PAIRS[0], "aline", length, inside))
-    return rows + _gaps(task, played, posterior, lengths, told)
+    return Measured(rows + _gaps(task, played, posterior, lengths, told))
 
 
 def _gaps(
@@ -472,7 +489,8 @@ BENCH = Bench(
         "switch": _switch,
         "optimum": _optimum,
         "ceiling": _ceiling,
-        "time": _times,
+        "time": _kept("time", _times),
+        "endless": _kept("endless", _endless),
         "long": _long,
     },
     markdown,
