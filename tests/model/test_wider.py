@@ -136,19 +136,23 @@ def test_every_kernel_predicts_as_scikit_learn_does(noise: Tensor | None) -> Non
     assert torch.allclose(process.log_weight.exp().sum(1), torch.ones(2).double())
 
 
-def test_the_worth_of_a_candidate_is_the_variance_it_takes_away() -> None:
+@NOISES
+def test_the_worth_of_a_candidate_is_the_variance_it_takes_away(noise: Tensor | None) -> None:
+    """Of the mixture of all kernels, whose covariance is theirs and that of their means."""
     x, y = smooth(10)
     goal = goal_for(TASK.spec, ("predictions",), 2)
-    process = Wider.of(x, y)
-    found = process.worth(POINTS, goal)[0].exp() * process.kernels.log_variance[0, 0].exp()
-
-    def left(designs: Tensor) -> float:
-        other = regressor(process, 0, 0).fit(designs.numpy(), np.zeros(len(designs)))
-        std = other.predict(goal.points[0].double().numpy(), return_std=True)[1]
-        return float((std**2).sum())
-
-    falls = [left(x[0]) - left(torch.cat([x[0], p[None].double()])) for p in POINTS[0]]
-    assert np.allclose(found.numpy(), falls, rtol=1e-4, atol=1e-9)
+    process = Wider.of(x, y, noise)
+    found = process.worth(POINTS, goal)[0].exp()
+    weight = process.log_weight[0].exp().numpy()
+    both = torch.cat([POINTS[0], goal.points[0]]).double().numpy()
+    every = [regressor(process, 0, k).fit(x[0].numpy(), y[0].numpy()) for k in range(len(weight))]
+    means, covariances = zip(*(one.predict(both, return_cov=True) for one in every), strict=True)
+    apart = np.stack(means) - weight @ np.stack(means)
+    together = np.einsum("k,kab->ab", weight, np.stack(covariances))
+    together += np.einsum("k,ka,kb->ab", weight, apart, apart)
+    own = together.diagonal()[:9] + weight @ [one.alpha for one in every]
+    expected = np.square(together[:9, 9:]).sum(1) / own
+    assert np.allclose(found.numpy(), expected, rtol=1e-3, atol=1e-9)
 
 
 def test_a_known_noise_is_no_trend() -> None:

@@ -215,6 +215,13 @@ class Data:
         return gradient + noise * (0.5 - much), information
 
 
+class Spread(NamedTuple):
+    """Rows for each of m points, whose products are covariances: by kernel, each by its weight."""
+
+    known: Tensor  # [batch, kernel * context, m], what the data take away
+    apart: Tensor  # [batch, kernel, m], what the kernels' disagreement adds
+
+
 @dataclass(frozen=True)
 class Wider:
     """The process for each episode's data: a few hyperparameters, and what each weighs."""
@@ -273,17 +280,34 @@ class Wider:
     def worth(self, candidates: Tensor, goal: Goal) -> Tensor:
         """The log of how much of the variance at the goal's points an outcome would take away.
 
-        By the likeliest kernel, for candidates [batch, query, design]: [batch, query]. The average
-        over kernels chose no better (Branin and Gramacy 1D, 25 runs) and takes longer.
+        For candidates [batch, query, design]: [batch, query]. The variance is that of all kernels
+        together, and the fall as if what they expect were linear and normal. So what they disagree
+        about is to be learned as well: an outcome counts too for telling which of them is right.
         """
-        likeliest = Tried(*(part[:, :1] for part in self.kernels))
         candidates, targets = candidates.double(), goal.points.double()
-        here, there = self._whiten(candidates, likeliest), self._whiten(targets, likeliest)
-        common = covariance(squares(candidates, targets), likeliest.logs) - here.mT @ there
-        wanted = goal.points_mask.to(common.dtype)[:, None, :, None]
-        told = (common.square() @ wanted)[:, 0, :, 0]
-        own = (1 - here.square().sum(2)).clamp_min(0) + likeliest.log_ratio[..., None].exp()
-        return (told / own[:, 0]).clamp_min(_TINY).log()
+        here, there = self._spread(candidates), self._spread(targets)
+        every = covariance(squares(candidates, targets), self.kernels.logs)
+        common = (self._sizes[:, None] @ every.flatten(2)).view(every[:, 0].shape)
+        common = common - here.known.mT @ there.known + here.apart.mT @ there.apart
+        wanted = goal.points_mask.to(common.dtype)[..., None]
+        told = (common.square() @ wanted)[..., 0]
+        left = (self._sizes.sum(1, keepdim=True) - here.known.square().sum(1)).clamp_min(0)
+        noise = (self._sizes * self.kernels.log_ratio.exp()).sum(1, keepdim=True)
+        own = left + here.apart.square().sum(1) + noise
+        return (told / own).clamp_min(_TINY).log()
+
+    @cached_property
+    def _sizes(self) -> Tensor:
+        """Each kernel's variance times its weight, [batch, kernel]."""
+        return (self.log_weight + self.kernels.log_variance).exp()
+
+    def _spread(self, points: Tensor) -> Spread:
+        """What kernels know of points [batch, m, design], and where they disagree."""
+        white = self._whiten(points, self.kernels)
+        mean = (self.kernels.white[:, :, None] @ white)[:, :, 0]
+        weight = self.log_weight.exp()[..., None]
+        apart = weight.sqrt() * (mean - (weight * mean).sum(1, keepdim=True))
+        return Spread((self._sizes.sqrt()[..., None, None] * white).flatten(1, 2), apart)
 
 
 def mixed(belief: Mixture, other: Mixture, share: Tensor) -> Mixture:
