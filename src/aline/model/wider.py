@@ -325,8 +325,8 @@ def evidence_of(bank: Bank | LiveBank, count: int, noise_known: bool = False) ->
     By the measure of `Data.attempt`. Where the noise is not known, the one that its kernels imply
     is given, and so held against the likeliest. A known noise is not held against them: the bank
     stands for the network, whose noise is not the bank's. With the bank's kernels at the known
-    noise, the shares were the same but for 0.1 (nine problems, 15 runs each), and held strictly
-    against its own they were nothing on Ackley, where the network predicts best.
+    noise, the shares were the same but for 0.1 (nine problems, 15 runs each); with the known one
+    held strictly against theirs, nothing of Ackley was the network's, which predicts it best.
     """
     log_scale, log_density, _ = bank.fit()
     if noise_known:  # the variance is then averaged over there, and so here, about its likeliest
