@@ -1,4 +1,5 @@
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from aline.evaluation.active import (
     seconds_per_run,
 )
 from aline.spaces import Box
-from aline.tasks import get
+from aline.tasks import FunctionWorld, function_named, get
 
 GP1D, GP2D = get("gp1d"), get("gp2d")
 MODEL1, MODEL2 = small_model(GP1D), small_model(GP2D)
@@ -35,6 +36,15 @@ def test_every_method_on_the_same_runs(method: str) -> None:
     assert curves.rmse.isfinite().all()
     assert bool(curves.log_q.isnan().all()) == method.startswith("gp")
     assert torch.allclose(curves.area, curves.rmse.mean(1))
+
+
+def test_all_methods_are_told_the_same_noise_where_units_are_unknown() -> None:
+    problem, inside = some("branin"), some("gp2d")
+    for method in METHODS:
+        policy: Any = policy_of(method, MODEL2, problem)
+        assert policy.noise == FunctionWorld(function_named("branin"), GP2D.spec, 1).noise
+        if not method.startswith("gp"):
+            assert policy_of(method, MODEL2, inside).noise is None  # type: ignore[attr-defined]
 
 
 def test_a_gp_learns_a_function_and_knows_how_well() -> None:

@@ -1,13 +1,15 @@
 import numpy as np
 import pytest
-from small import small_model
+from small import SIZES, seeded, small_model
 
 import aline
 from aline.errors import InputError, NotFoundError, StateError
 from aline.experiment.regressor import ActiveRegressor
+from aline.model import Model, ModelConfig, fresh
 from aline.tasks import get
 
 GP1D, GP2D = small_model(get("gp1d")), small_model(get("gp2d"))
+BANK = Model(fresh(GP2D.spec, ModelConfig(kernels=6, **SIZES), seeded(0)).requires_grad_(False))
 POOL = np.random.default_rng(0).uniform(0, 1, (40, 2))
 
 
@@ -33,6 +35,19 @@ def test_any_units_of_inputs_and_labels() -> None:
         assert changed[0] == rows
         assert np.allclose(changed[1][0], mean, rtol=1e-3)
         assert np.allclose(changed[1][1], std, rtol=1e-2)
+
+
+def test_a_known_noise_is_in_the_labels_units() -> None:
+    x, y = POOL[:12], labels(POOL[:12])
+    stds = [
+        ActiveRegressor(BANK, noise=noise * units).teach(x, y * units).predict(POOL, True)[1]
+        / units
+        for noise, units in ((0.02, 1.0), (0.02, 1e4), (0.5, 1.0))
+    ]
+    assert np.allclose(stds[0], stds[1], rtol=1e-2)
+    assert (stds[2] >= 0.5).all()  # of an outcome, and so at least the noise's
+    with pytest.raises(InputError, match="noise must be a standard deviation"):
+        ActiveRegressor(GP2D, noise=-0.1)
 
 
 def test_rows_are_not_asked_for_twice_while_there_are_others() -> None:

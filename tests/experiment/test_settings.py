@@ -4,15 +4,18 @@ from pathlib import Path
 
 import pytest
 import torch
-from small import small_model
+from small import SIZES, seeded, small_model
 
 import aline
 from aline.errors import InputError
 from aline.experiment import Experiment
+from aline.model import Model, ModelConfig, fresh
 from aline.spaces import Box, Pool
 from aline.tasks import get
 
 GP2D = small_model(get("gp2d", horizon=6))
+# One with a bank of kernels, and so with a process that has noise.
+BANK = Model(fresh(GP2D.spec, ModelConfig(kernels=6, **SIZES), seeded(0)).requires_grad_(False))
 
 TARGETS = [
     "lengthscale_1",
@@ -98,3 +101,34 @@ def test_parameters_in_the_outcomes_units_need_the_tasks_units() -> None:
         experiment.target = "output_scale"
     with pytest.raises(InputError, match="real outcomes"):
         Experiment(small_model("psychometric"), standardise=True)
+
+
+def test_a_known_noise_survives_a_resume(tmp_path: Path) -> None:
+    where = {"x1": [0.0, 2.0], "x2": [0.0, 3.0]}
+    found = {}
+    for noise in (None, 5.0, 300.0):
+        url = f"sqlite:///{tmp_path / f'{noise}.db'}"
+        experiment = Experiment(BANK, standardise=True, noise=noise, storage=url)
+        x = torch.linspace(-4, 4, 8).tolist()
+        designs = {"x1": x, "x2": x[::2] + x[1::2]}
+        rows = zip(designs["x1"], designs["x2"], strict=True)
+        experiment.attach(designs, [answer({"x1": a, "x2": b}) for a, b in rows])
+        experiment.tell(experiment.ask(), 2800.0)
+        experiment.abandon(experiment.ask())  # reads the others anew
+        resumed = Experiment.resume(url, model=BANK)
+        assert torch.equal(resumed.predict(where).std, experiment.predict(where).std)
+        assert resumed._state.choice == experiment._state.choice
+        found[noise] = experiment.predict(where).std
+    assert not torch.allclose(found[None], found[5.0], rtol=1e-3)
+    assert (found[300.0] >= 300).all()  # no outcome is known better than its noise
+
+
+@pytest.mark.parametrize("noise", [-1.0, float("nan"), float("inf"), True, "0.1"])
+def test_noise_that_is_no_deviation(noise: object) -> None:
+    with pytest.raises(InputError, match=r"noise must be a standard deviation.*leave it out"):
+        Experiment(GP2D, standardise=True, noise=noise)  # type: ignore[arg-type]
+
+
+def test_in_the_tasks_units_the_noise_is_the_models() -> None:
+    with pytest.raises(InputError, match="standardise=True"):
+        Experiment(GP2D, noise=0.1)

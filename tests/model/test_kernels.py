@@ -10,7 +10,7 @@ from torch import Tensor
 from aline.episodes import Context
 from aline.errors import InputError, InternalError
 from aline.model import Mixture, ModelConfig, Network, View, fresh
-from aline.model.kernels import NOISE, Bank, KernelBank
+from aline.model.kernels import NOISE, REMEMBERED, Bank, KernelBank
 from aline.model.running import begin
 from aline.tasks import get
 from aline.tasks.gp import KERNELS, covariance
@@ -136,6 +136,21 @@ def test_points_that_were_asked_about_before_are_not_computed_anew() -> None:
             lambda b: b.predict(candidates[:, None]).features,
         ):
             assert torch.allclose(ask(bank), ask(anew), atol=1e-5)
+
+
+def test_points_in_the_place_of_forgotten_ones_are_computed_anew() -> None:
+    """Memory that was freed is used again at once: the same address, other points."""
+    x, y, targets = data(6)
+    bank, wanted = BANK.read(Context(x, y), None, None), torch.ones(2, 5, dtype=torch.bool)
+    for seed in range(12):
+        candidates = TASK.spec.design.sample(2, 15, seeded(seed)).double()[:, None]
+        for other in (3, 4):
+            bank.at(TASK.spec.design.sample(2, other, seeded(seed)).double()[:, None])
+        fresh_bank = BANK.read(Context(x, y), None, None)
+        worths = [one.worth(candidates, targets, wanted) for one in (bank, fresh_bank)]
+        assert torch.allclose(*worths, atol=1e-5)
+        assert len(bank.shared) <= REMEMBERED
+        del candidates
 
 
 def test_one_factor_serves_all_prefixes() -> None:

@@ -17,17 +17,21 @@ class UncertaintyPolicy:
     """Chooses the candidate whose predicted outcome is the least certain, whatever the goal.
 
     Without an offer it compares `candidates` uniform draws, or all points of a pool. With
-    `standardise`, outcomes may have any units.
+    `standardise`, outcomes may have any units, and `noise` is their standard deviation about the
+    truth, where that is known.
     """
 
     network: Network
     candidates: int = 200
     standardise: bool = False
+    noise: float | None = None
 
     def begin(self, goal: Goal) -> View:
         """Nothing measured yet."""
-        read = read_standardised if self.standardise else Network.read
-        return read(self.network, Context.empty(len(goal.parameters), goal.points.shape[-1]))
+        nothing = Context.empty(len(goal.parameters), goal.points.shape[-1])
+        if not self.standardise:
+            return self.network.read(nothing)
+        return read_standardised(self.network, nothing, noise=self.noise)
 
     def choose(self, state: View, offer: Offer | None, generator: torch.Generator) -> Tensor:
         """The most uncertain design [batch, design]."""

@@ -25,6 +25,7 @@ from aline.model import LearnedPolicy, Mixture, Model, View
 from aline.model.policy import Memory
 from aline.spaces import Box
 from aline.tasks import FUNCTIONS, PREDICTIONS, FunctionWorld, Spec, Task, World, function_named
+from aline.tasks.gp import NOISE
 from aline.tasks.task import SimulatedWorld
 
 POOL, TARGETS = 500, 100
@@ -118,15 +119,19 @@ def _rows(world: World, part: slice) -> World:
 
 
 def policy_of(method: str, model: Model, problem: Problem, timed: bool = False) -> Policy:
-    """A method by its name in the results; a GP that is `timed` is fitted by scikit-learn alone."""
+    """A method by its name in the results; a GP that is `timed` is fitted by scikit-learn alone.
+
+    All are told the noise: GPs always, the network where the units are not those it was trained in.
+    """
     kind, _, acquisition = method.partition("-")
+    unit = problem.standardise
     if kind == "gp":
-        unit = problem.standardise
-        return GPPolicy(problem.spec, acquisition, normalise=unit, quick=not timed)  # type: ignore[arg-type]
+        return GPPolicy(problem.spec, acquisition, normalise=unit, noise=NOISE, quick=not timed)  # type: ignore[arg-type]
+    noise = NOISE if unit else None
     if kind == "ace":
-        return AcePolicy(model.network, standardise=problem.standardise, acquisition=acquisition)  # type: ignore[arg-type]
+        return AcePolicy(model.network, standardise=unit, noise=noise, acquisition=acquisition)  # type: ignore[arg-type]
     if method == "aline":
-        return LearnedPolicy(model.network, standardise=problem.standardise)
+        return LearnedPolicy(model.network, standardise=unit, noise=noise)
     raise InputError(f"methods are {', '.join(METHODS)}, got {method!r}")
 
 

@@ -28,6 +28,7 @@ from aline.experiment.settings import (
     check_count,
     check_key,
     check_name,
+    check_noise,
     check_seed,
     check_standardise,
     plain_metadata,
@@ -52,7 +53,8 @@ class Experiment:
     `target` says what to learn: parameter names, `aline.predictions(at=...)` or
     `aline.predictions(region=Box(...))`, or both; None is all parameters. With `standardise`,
     outcomes may come in any units: the network sees them less their mean and over their spread so
-    far; parameters in the outcome's units are then in units of that spread.
+    far; parameters in the outcome's units are then in units of that spread. There `noise`, the
+    standard deviation of an outcome about the truth, in its units, helps where you know it.
 
     The experiment is `finished` when `horizon` trials are told (earlier data that was attached
     does not count), or when the 95 % interval of every parameter in `stop` is narrower than the
@@ -82,6 +84,7 @@ class Experiment:
         candidates: int = 200,
         metadata: Mapping[str, Any] | None = None,
         standardise: bool = False,
+        noise: float | None = None,
         key: str | None = None,
     ):
         spec = check_model(model).spec
@@ -100,6 +103,7 @@ class Experiment:
             "candidates": check_count("candidates", candidates),
             "metadata": plain_metadata(metadata),
             "standardise": standardise,
+            "noise": check_noise(noise, standardise),
             **({} if key is None else {"key": check_key(key)}),
         }
         state = State.start(model.network, created)

@@ -13,6 +13,7 @@ from aline.episodes import Context, Goal, Offer
 from aline.episodes.goals import SPREAD_POINTS
 from aline.errors import InputError, StateError
 from aline.experiment.origin import check_model
+from aline.experiment.settings import check_noise
 from aline.model import LearnedPolicy, Mixture, Model, StandardisedView, read_standardised
 from aline.model.policy import Memory
 from aline.spaces import Real
@@ -25,7 +26,8 @@ class ActiveRegressor:
 
     The model is one of the GP tasks', by default the shipped one for as many inputs as the table
     has columns. Inputs and labels may have any units: inputs are scaled by `bounds`, a (low, high)
-    for each column, or else by the smallest and largest seen so far; labels as they arrive.
+    for each column, or else by the smallest and largest seen so far; labels as they arrive. The
+    `noise`, a label's standard deviation about the truth in its units, helps where you know it.
 
         learner = ActiveRegressor()
         for _ in range(20):
@@ -39,12 +41,14 @@ class ActiveRegressor:
         model: Model | str | None = None,
         *,
         bounds: Any = None,
+        noise: float | None = None,
         seed: int = 0,
     ):
         self._model = zoo.load(model) if isinstance(model, str) else model
         if self._model is not None:
             _check_suits(self._model)
         self._bounds = None if bounds is None else _read_bounds(bounds)
+        self._noise = check_noise(noise)
         self._generator = torch.Generator().manual_seed(seed)
         self._x: Array = np.zeros((0, 0))  # what was taught
         self._y: Array = np.zeros(0)
@@ -117,7 +121,8 @@ class ActiveRegressor:
         model = self._known_model
         designs = self._scaled(self._x, domain) if len(self._x) else torch.zeros(0, domain.shape[1])
         outcomes = model.spec.outcome.to_network(torch.tensor(self._y))
-        return read_standardised(model.network, Context(designs[None], outcomes[None]))
+        taught = Context(designs[None], outcomes[None])
+        return read_standardised(model.network, taught, noise=self._noise)
 
     def _read(self, X: Any, row: bool = False) -> Array:
         """Rows as [row, column], checked; `row` allows a single one without its own axis."""

@@ -125,6 +125,23 @@ def check_standardise(spec: Spec, standardise: bool) -> bool:
     return bool(standardise)
 
 
+def check_noise(noise: float | None, standardise: bool = True) -> float | None:
+    """The standard deviation of outcomes about the truth, where it is known."""
+    if noise is None:
+        return None
+    if not standardise:
+        raise InputError(
+            f"noise={noise!r} is for outcomes in any units, standardise=True: in the task's own "
+            "units the model knows it, so leave it out"
+        )
+    if not isinstance(noise, int | float) or isinstance(noise, bool) or not 0 <= noise < math.inf:
+        raise InputError(
+            "noise must be a standard deviation in the outcome's units, at least 0, got "
+            f"{noise!r}: leave it out if it is not known"
+        )
+    return float(noise)
+
+
 def plain_stop(spec: Spec, stop: Mapping[str, float] | None) -> dict[str, float]:
     """A stopping rule: name -> width."""
     if stop is not None and not isinstance(stop, Mapping):

@@ -69,7 +69,11 @@ class State:
         refine = 0 if len(space) == 1 else 2
         standardise = event.get("standardise", False)  # the first journals do not say
         policy = LearnedPolicy(
-            network, candidates=event["candidates"], refine=refine, standardise=standardise
+            network,
+            candidates=event["candidates"],
+            refine=refine,
+            standardise=standardise,
+            noise=event.get("noise"),  # nor this
         )
         return cls(
             policy=policy,
@@ -302,7 +306,7 @@ def begin_view(policy: LearnedPolicy) -> View:
     nothing = Context(
         torch.zeros(1, 0, len(policy.network.spec.design)), torch.zeros(1, 0).double()
     )
-    return read_standardised(policy.network, nothing)
+    return read_standardised(policy.network, nothing, noise=policy.noise)
 
 
 def _extend(state: State, view: View, x: Tensor, outcome: float | None) -> View:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -136,6 +136,7 @@ class Shared(NamedTuple):
 
     covariance: Tensor  # [batch, kernel, target, group * query]
     known: int  # how many observations
+    points: tuple[Tensor, ...] = ()  # kept, as those that a bank was asked about
 
 
 Place = tuple[int, tuple[int, ...], tuple[int, ...]]
@@ -270,8 +271,7 @@ class Bank:
         if before is None or before.known < self.designs.shape[1]:
             before = self._learn(points, before)
         self.asked[place] = before  # now the latest
-        while len(self.asked) > REMEMBERED:
-            self.asked.pop(next(iter(self.asked)), None)
+        _forget(self.asked)
         return before
 
     def _learn(self, points: Tensor, before: Asked | None) -> Asked:
@@ -341,7 +341,8 @@ class Bank:
         else:
             common = before.covariance - b.mT @ a
         if self.sees_all:
-            self.shared[pair] = Shared(common, self.designs.shape[1])
+            self.shared[pair] = Shared(common, self.designs.shape[1], (candidates, targets))
+            _forget(self.shared)
         return common
 
     def _shared_before(self, candidates: Tensor, targets: Tensor) -> Shared:
@@ -471,6 +472,12 @@ def spread_evenly(count: int, dimensions: int) -> Tensor:
         return torch.linspace(0, 1, count)[:, None]
     engine = torch.quasirandom.SobolEngine(dimensions, scramble=False)
     return engine.draw(count + 1)[1:]
+
+
+def _forget(kept: dict[Any, Any]) -> None:
+    """All but the latest."""
+    while len(kept) > REMEMBERED:
+        kept.pop(next(iter(kept)), None)
 
 
 def _whitened(factor: Tensor, outcomes: Tensor) -> Tensor:

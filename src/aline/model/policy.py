@@ -53,7 +53,8 @@ class LearnedPolicy:
 
     A pool policy takes the best candidate, or a draw when `explore` is set; without an offer it
     scores `candidates` uniform draws and then, `refine` times, as many points around the best so
-    far. A box policy draws from its proposal. With `standardise`, outcomes may have any units.
+    far. A box policy draws from its proposal. With `standardise`, outcomes may have any units, and
+    `noise` is their standard deviation about the truth, where that is known.
 
     An informed policy asks its task what designs tell (model/informed.py): `task`, or the built-in
     one that the network was trained for, and is about all parameters whatever the goal. Where there
@@ -65,6 +66,7 @@ class LearnedPolicy:
     candidates: int = 200
     refine: int = 0
     standardise: bool = False
+    noise: float | None = None
     task: Task | None = None
 
     @cached_property
@@ -82,7 +84,7 @@ class LearnedPolicy:
         if not self.standardise:
             return Memory(begin(self.network, batch), goal)
         empty = Context.empty(batch, goal.points.shape[-1])
-        return Memory(read_standardised(self.network, empty), goal)
+        return Memory(read_standardised(self.network, empty, noise=self.noise), goal)
 
     def observe(self, state: Memory, design: Tensor, outcome: Tensor) -> Memory:
         """Take in one more observation."""

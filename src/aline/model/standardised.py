@@ -25,6 +25,9 @@ from aline.model.heads import Belief, Bernoulli, Mixture
 from aline.model.kernels import Bank
 from aline.model.network import STEEP, Network, View
 from aline.model.wider import Wider, mixed
+from aline.spaces import Real
+
+NOISES = (1e-12, 1e3)  # over the outcomes' spread: beyond these a known one makes no difference
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,7 @@ class StandardisedView(View):
     """`context` holds the outcomes as they came; what the network holds of them is standardised."""
 
     units: Units
+    noise: float | None = None  # its standard deviation, in the user's units, where it is known
 
     @cached_property
     def wider(self) -> tuple[Wider, Tensor] | None:
@@ -80,17 +84,34 @@ class StandardisedView(View):
         if self.bank is None or self.context.outcomes.shape[1] < 2:
             return None
         outcomes = self.units.standardise(self.context.outcomes)
-        process = Wider.of(self.context.designs, outcomes)
+        process = Wider.of(self.context.designs, outcomes, self._seen_noise())
         return process, process.share(self.bank)
+
+    def _seen_noise(self) -> Tensor | None:
+        """The noise [batch] of standardised outcomes."""
+        if self.noise is None:
+            return None
+        outcome = self.network.spec.outcome
+        if not isinstance(outcome, Real) or outcome.scale is None:
+            raise InternalError("only real outcomes are standardised")
+        return (self.noise / outcome.scale / self.units.scale).clamp(*NOISES)
 
     def predictive(self, points: Tensor) -> Belief:
         """Beliefs about outcomes, on the scale on which these came."""
-        belief = super().predictive(points)
+        belief = self._not_below_noise(super().predictive(points))
         if self.wider is not None and isinstance(belief, Mixture):
             process, share = self.wider
             other = process.predict(points[:, 0])  # as of a view of one group
             belief = mixed(belief, other, share)
         return self.units.restore(belief)
+
+    def _not_below_noise(self, belief: Belief) -> Belief:
+        """The network's belief, which knows no outcome better than its noise lets it."""
+        noise = self._seen_noise()
+        if noise is None or not isinstance(belief, Mixture):
+            return belief
+        least = noise.to(belief.std.dtype)[:, None, None, None]
+        return replace(belief, std=torch.maximum(belief.std, least))
 
     def scores(self, candidates: Tensor, goal: Goal) -> Tensor:
         """The policy's logits, and what the process finds best for goals of predictions alone."""
@@ -105,13 +126,17 @@ class StandardisedView(View):
     def extend(self, design: Tensor, outcome: Tensor) -> StandardisedView:
         """With one more observation, in units that may have changed by it."""
         bank = self.bank.extend(design, outcome) if isinstance(self.bank, Bank) else None
-        return read_standardised(self.network, self.context.append(design, outcome), bank)
+        context = self.context.append(design, outcome)
+        return read_standardised(self.network, context, bank, self.noise)
 
 
 def read_standardised(
-    network: Network, context: Context, bank: Bank | None = None
+    network: Network, context: Context, bank: Bank | None = None, noise: float | None = None
 ) -> StandardisedView:
-    """Take in a whole context [batch, context], without padding; `bank` is one of its designs."""
+    """Take in a whole context [batch, context], without padding; `bank` is one of its designs.
+
+    `noise` is the standard deviation of what is measured, in the user's units, where it is known.
+    """
     if context.mask is not None:
         raise InternalError("a padded context cannot be standardised")
     units = Units.of(context.outcomes)
@@ -122,4 +147,4 @@ def read_standardised(
         view = network.read_tokens(seen)
         view.bank = bank.restated(seen.outcomes)
     parts = {field.name: getattr(view, field.name) for field in fields(view)}
-    return StandardisedView(**{**parts, "context": context}, units=units)
+    return StandardisedView(**{**parts, "context": context}, units=units, noise=noise)
