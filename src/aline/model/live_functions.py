@@ -8,10 +8,10 @@ hundred operations on a hundred columns.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from aline.episodes.goals import log_weight_of
 from aline.model.attention import PER_NAT
 from aline.model.heads import Mixture, MixtureHead
 from aline.model.kernels import REMEMBERED, Bank, place_of
-from aline.model.live import Folded, FoldedMlp, folded, less_mean, plain_columns, wanted_points
+from aline.model.live import Folded, FoldedMlp, folded, less_mean, plain_columns
 from aline.model.live_bank import Array, Indices, LiveBank, Worth
 from aline.model.live_columns import Components, Layer, Mlp, Mlps, Tokens, with_ones
 from aline.model.network import STEEP, WORTH_UNIT, Network, View
@@ -187,7 +187,7 @@ def _key_value(known: Folded) -> Array:
 class Read(NamedTuple):
     """Tokens as the network leaves them."""
 
-    normed: Sequence[Array]  # after each layer, [embed + 1, token]
+    normed: list[Array] | Array  # after each layer, [embed + 1, token]
     plain: Array  # [head * plain, token], what the last layer read of the observations
 
     def some(self, columns: slice) -> Read:
@@ -334,22 +334,26 @@ class FunctionView(View):
 
         For predictions, of many candidates only those are scored that are worth most by the bank.
         """
-        worth = None if goal.parameters.any() else self._worth(candidates[0], goal)
+        worth = None if goal.has_parameters else self._worth(candidates[0], goal)
         if worth is None or len(worth.average) <= SHORTLIST:
             return super().best(candidates, goal, allowed)
-        average = worth.average
-        if allowed is not None:
-            average = np.where(allowed[0].numpy(), average, -1)
-        among = np.sort(np.argpartition(-average, SHORTLIST)[:SHORTLIST])
+        among = self._shortlist(worth.average, None if allowed is None else allowed[0].numpy())
         scores = self._scores_among(among, candidates[0], worth, goal)
-        scores[average[among] < 0] = -np.inf
         return torch.from_numpy(among[[scores.argmax()]])
+
+    def _shortlist(self, average: Array, allowed: Array | None) -> Indices:
+        """The candidates that are worth most of those that are allowed, or any where none is."""
+        if allowed is not None:
+            average = np.where(allowed, average, -1)
+        among: Indices = np.sort(np.argpartition(-average, SHORTLIST)[:SHORTLIST])
+        left = among[average[among] >= 0]
+        return left if len(left) else among
 
     def _worth(self, candidates: Tensor, goal: Goal) -> Worth | None:
         """What the bank finds candidates [query, design] worth for a goal's predictions."""
         if not goal.points.shape[1]:
             return None
-        return self.live_bank.weigh_candidates(candidates, wanted_points(goal)[0])
+        return self.live_bank.weigh_candidates(candidates, goal.wanted)
 
     def _scores_among(
         self, among: slice | Indices, candidates: Tensor, worth: Worth | None, goal: Goal
@@ -374,7 +378,7 @@ class FunctionView(View):
         self, logits: Array, among: slice | Indices, candidates: Tensor, goal: Goal
     ) -> Array:
         """Logits relative to what candidates would tell of parameters, by hypotheses."""
-        if goal.parameters.any() and (hypotheses := self.network.hypotheses) is not None:
+        if goal.has_parameters and (hypotheses := self.network.hypotheses) is not None:
             told = hypotheses.telling(self.supposed, candidates[None, None], goal.parameters)
             logits += self.weights.steep_told * told[0, 0].numpy()[among]
         return logits
@@ -383,7 +387,7 @@ class FunctionView(View):
         """Candidates after they read the context and the selected targets."""
         depth = len(self.weights.policy)
         own = self.weights.project(self._selected(goal, depth))
-        count = goal.points.shape[1] and wanted_points(goal).shape[1]
+        count = len(goal.wanted)
         if count:
             own[:, 0, :, -1, -count:] = PER_NAT * log_weight_of(count)
         every = np.concatenate([self.stored.keys_values[-depth:], own], 4)
@@ -393,12 +397,12 @@ class FunctionView(View):
 
     def _selected(self, goal: Goal, depth: int) -> Array:
         """The goal's tokens as the policy's layers read them, [layer, embed + 1, target]."""
-        parts = []
-        if goal.parameters.any():
+        parts: list[Any] = []
+        if goal.has_parameters:
             chosen = goal.parameters[0].numpy()
             parts.append([part[:, chosen] for part in self._parameter_read.normed[-depth:]])
         if goal.points.shape[1]:
-            read = self._at_points(wanted_points(goal)[0]).read.some(slice(self._first, None))
+            read = self._at_points(goal.wanted).read.some(slice(self._first, None))
             parts.append(read.normed[-depth:])
         return np.concatenate(parts, 2)
 

@@ -26,10 +26,11 @@ from aline.episodes.goals import log_weight_of
 from aline.model.attention import PER_NAT
 from aline.model.heads import Censored, Mixture, MixtureHead
 from aline.model.kernels import REMEMBERED, KernelBank, Place, place_of
-from aline.model.live import Folded, FoldedLayer, FoldedMlp, folded, plain_columns, wanted_points
+from aline.model.live import Folded, FoldedLayer, FoldedMlp, folded
 from aline.model.live_bank import Array, Fit, Indices, LiveBank, Worth
 from aline.model.live_columns import Components
 from aline.model.live_functions import (
+    SHORTLIST,
     FunctionView,
     Kept,
     Parts,
@@ -58,7 +59,8 @@ def is_compiled() -> bool:
 def begin_native(network: Network) -> NativeView:
     """A view of no data yet."""
     assert network.kernels is not None
-    weights, packed = weights_of(network), _packed(network)
+    packed = _packed(network)
+    weights = packed.plain
     return NativeView(
         network, Context.empty(1, len(network.spec.design)), [], [], None, None, (1, 1),
         weights=weights,
@@ -75,25 +77,29 @@ def _padded(count: int) -> int:
     return -(-count // native.LANES) * native.LANES
 
 
+def _floats(given: Tensor) -> Array:
+    return np.ascontiguousarray(given.numpy(), np.float32)
+
+
 def _empty(*shape: int) -> Array:
     return np.empty(shape, np.float32)
 
 
 class Grown(NamedTuple):
-    """The first `count` along an axis of an array that may hold more behind."""
+    """The first `number` along an axis of an array that may hold more behind."""
 
     array: Array
     axis: int
-    count: int
+    number: int
     used: list[int]  # how many are somebody's, for all that have this array to see
 
     def claim(self, total: int) -> Grown:
         """Likewise `total`, of which those behind what is here are for the caller to fill."""
-        array, axis, count, used = self
-        if used[0] == count and total <= array.shape[axis]:
+        array, axis, number, used = self
+        if used[0] == number and total <= array.shape[axis]:
             used[0] = total
             return Grown(array, axis, total, used)
-        own = (slice(None),) * axis + (slice(count),)
+        own = (slice(None),) * axis + (slice(number),)
         shape = list(array.shape)
         shape[axis] = max(ROOM, 2 * total)
         grown = _empty(*shape)
@@ -142,12 +148,12 @@ class NativeBank(LiveBank):
         )  # fmt: skip
 
     @property
-    def _fit(self) -> Fit:  # type: ignore[override]
+    def _fit(self) -> Fit:
         return self.fitted
 
     def extend(self, design: Tensor, outcome: Tensor) -> NativeBank:
         """With one more observation: design [1, design], outcome [1]."""
-        x = np.ascontiguousarray(design.numpy(), np.float32)
+        x = _floats(design)
         count, kernels = len(self.designs), len(self.table)
         known, column = self._holding(design, x)
         row, white = _empty(2, kernels, count + 1)
@@ -222,11 +228,8 @@ class NativeBank(LiveBank):
 
     def weigh_candidates(self, candidates: Tensor, targets: Tensor) -> Worth:
         """What candidates [candidate, design] would tell of targets [target, design]."""
-        known, goal, common = (
-            self.ask(candidates),
-            self.ask(targets),
-            self._take(candidates, targets),
-        )
+        known, goal = self.ask(candidates), self.ask(targets)
+        common = self._take(candidates, targets)
         kernels, padded = known.squares.shape
         fall, left, average = _empty(kernels, padded), _empty(kernels, 1), _empty(padded)
         native.weigh(
@@ -256,18 +259,17 @@ class Packed(NamedTuple):
     weights: Array
     nothing: Array  # [..., 1], what the token that stands for no observation leaves
     limits: tuple[float, float] | None  # of outcomes
+    read: int  # numbers that a token reads of observations as they are
+    plain: Weights  # the same, for what is done once for a pool or a goal
 
     @classmethod
     @torch.no_grad()
     def of(cls, network: Network) -> Packed:
         """Pack a network; later changes of its weights do not show."""
-        known, parts, config, kernels = (
-            folded(network),
-            Parts.of(network),
-            network.config,
-            network.kernels,
-        )
+        known, parts, weights = folded(network), Parts.of(network), weights_of(network)
+        config, kernels, head = network.config, network.kernels, network.predictive_head
         assert kernels is not None
+        assert isinstance(head, MixtureHead)
         plain = len(network.spec.design) + 1 if config.shortcuts else 0
         mlps = (
             parts.observation, parts.of_point, parts.candidate, parts.advised, parts.worth,
@@ -278,8 +280,6 @@ class Packed(NamedTuple):
             config.components, len(parts.candidate.first), kernels.point_features,
             kernels.worth_features, plain,
         )  # fmt: skip
-        head = network.predictive_head
-        assert isinstance(head, MixtureHead)
         return cls(
             np.array(sizes, np.int32),
             np.concatenate(
@@ -289,8 +289,10 @@ class Packed(NamedTuple):
                     *(_mlp(mlp) for mlp in mlps),
                 ]
             ),
-            _nothing(weights_of(network), plain),
+            _nothing(weights, plain),
             head.limits,
+            config.heads * plain,
+            weights,
         )
 
     def begin(self) -> Grown:
@@ -359,17 +361,19 @@ class NativeView(FunctionView):
         """What the whole context left."""
         if self.new is None:
             return self.before
-        design, outcome = (part.numpy() for part in self.new)
-        seen = np.concatenate([self.weights.folded.spectrum(self.new[0])[0], outcome])
-        stored = self.before.claim(self.before.count + 1)
-        plain = plain_columns(design, outcome) if self.network.config.shortcuts else _empty(0)
-        native.observe(*self._known(stored), seen.astype(np.float32), plain.astype(np.float32))
+        design, outcome = self.new
+        known, stored = self.weights.folded, self.before.claim(self.before.number + 1)
+        settled = _floats(known.space.settled(design))
+        native.observe(
+            *self._known(stored), design.shape[1], known.octaves, settled, _floats(design),
+            float(outcome),
+        )  # fmt: skip
         return stored
 
     def _known(self, stored: Grown) -> tuple[Any, ...]:
         """The network and what observations left, as what is compiled takes them."""
         packed = self.packed
-        return packed.sizes, packed.weights, stored.array.shape[1], stored.count, stored.array
+        return packed.sizes, packed.weights, stored.array.shape[1], stored.number, stored.array
 
     @property
     def _first(self) -> int:
@@ -382,9 +386,9 @@ class NativeView(FunctionView):
 
     def _decode(self, tokens: Array, features: Array | None) -> Read:
         """Tokens [embed, token] after each layer, with what the bank says of them."""
-        width, heads, _, layers, *_, plain = self.packed.sizes.tolist()
-        count = tokens.shape[1]
-        states, read = _empty(layers, width, count), _empty(heads * plain, count)
+        count, config = tokens.shape[1], self.network.config
+        states = _empty(config.layers, config.width, count)
+        read = _empty(self.packed.read, count)
         native.decode(*self._known(self.stored), count, tokens, features, states, read)
         return Read(states, read)
 
@@ -398,9 +402,10 @@ class NativeView(FunctionView):
     def _mixtures(
         self, is_predictive: bool, read: Read, mean: Array | None = None, std: Array | None = None
     ) -> tuple[Array, Array]:
-        """Log weights, means and deviations [3, token, component], and moments [2, token]."""
+        """Log weights, means and deviations [3, 1, 1, token, component], and their moments."""
         count = read.plain.shape[1]
-        mixtures, moments = _empty(3, count, int(self.packed.sizes[5])), _empty(2, count)
+        components = self.network.config.components
+        mixtures, moments = _empty(3, 1, 1, count, components), _empty(2, 1, 1, count)
         native.believe(
             self.packed.sizes, self.packed.weights, is_predictive, count,
             read.normed[-1], read.plain, mean, std, mixtures, moments,
@@ -410,18 +415,17 @@ class NativeView(FunctionView):
     def _beliefs(self, read: Read, first: int) -> Components:
         """Of parameters, relative to what hypotheses expect."""
         mixtures, moments = self._mixtures(False, read)
-        return Components(*mixtures.swapaxes(1, 2), *moments)
+        return Components(*mixtures[:, 0, 0].swapaxes(1, 2), *moments[:, 0, 0])
 
     def predictive(self, points: Tensor) -> Mixture:
         """Beliefs about outcomes at points [1, 1, target, design]."""
         at = self._at_points(points[0, 0])
         parts = self._mixtures(True, at.read, at.mean, at.std)
-        mixtures, moments = (torch.from_numpy(part)[:, None, None].unbind() for part in parts)
-        if self.packed.limits is None:
-            belief = Mixture(*mixtures)
-        else:
-            belief = Censored(*mixtures, limits=self.packed.limits)
-        vars(belief)["kept_moments"] = moments
+        log_weight, mean, std = torch.from_numpy(parts[0]).unbind()
+        belief = Mixture(log_weight, mean, std)
+        if self.packed.limits is not None:
+            belief = Censored(log_weight, mean, std, limits=self.packed.limits)
+        vars(belief)["kept_moments"] = torch.from_numpy(parts[1]).unbind()
         return belief
 
     def _scores_among(
@@ -434,7 +438,7 @@ class NativeView(FunctionView):
         if weights.told is not None:
             told = weights.told[:-1].dot(self._components.moments())
         _, _, features = self.live_bank.expect(candidates, among)
-        states, points = self._selected(goal, len(weights.policy)), len(wanted_points(goal)[0])
+        states, points = self._selected(goal, len(weights.policy)), len(goal.wanted)
         logits = _empty(len(among))
         native.rank(
             *self._known(self.stored),
@@ -446,7 +450,17 @@ class NativeView(FunctionView):
 
     def _selected(self, goal: Goal, depth: int) -> Array:
         """The goal's tokens as the policy's layers read them, [layer, embed, target]."""
-        return np.ascontiguousarray(super()._selected(goal, depth))
+        if goal.has_parameters:
+            return np.ascontiguousarray(super()._selected(goal, depth))
+        read = self._at_points(goal.wanted).read
+        assert isinstance(read.normed, np.ndarray)
+        return read.normed[-depth:]
+
+    def _shortlist(self, average: Array, allowed: Array | None) -> Indices:
+        """The candidates that are worth most of those that are allowed, or any where none is."""
+        among = np.empty(SHORTLIST, np.int64)
+        count = native.shortlist(len(average), SHORTLIST, average, allowed, among)
+        return among[:count]
 
     def extend(self, design: Tensor, outcome: Tensor) -> NativeView:
         """With one more observation: design [1, design], outcome [1]."""

@@ -339,6 +339,58 @@ FUNCTION(extend) {
     return finish(&from, 1);
 }
 
+/* Lets a value sink in a heap whose least lies first. */
+static void sift(const float *values, long long *heap, int at, int count) {
+    for (int child; (child = 2 * at + 1) < count; at = child) {
+        if (child + 1 < count && values[heap[child + 1]] < values[heap[child]])
+            child++;
+        if (!(values[heap[child]] < values[heap[at]]))
+            return;
+        long long moved = heap[at];
+        heap[at] = heap[child];
+        heap[child] = moved;
+    }
+}
+
+static int by_index(const void *a, const void *b) {
+    long long one = *(const long long *)a, other = *(const long long *)b;
+    return (one > other) - (one < other);
+}
+
+/* Indices, in order, of the largest values of those that are allowed, or the first where none is;
+ * how many there are. */
+FUNCTION(shortlist) {
+    struct arguments from = ARGUMENTS;
+    int every = size(&from), most = size(&from), found = 0;
+    const float *values = floats(&from, every);
+    PyObject *mask = next(&from);
+    const char *allowed = mask == Py_None ? NULL : buffer(mask, &from, every, PyBUF_SIMPLE);
+    long long *among = buffer(next(&from), &from, most * sizeof *among, PyBUF_WRITABLE);
+    if (are_right(&from) && (!every || !most))
+        PyErr_SetString(PyExc_ValueError, "there is nothing to choose from");
+    for (int i = 0; i < every && are_right(&from); i++) {
+        if (allowed != NULL && !allowed[i])
+            continue;
+        if (found < most) {
+            among[found++] = i;
+            if (found == most)
+                for (int j = most; j--;) /* from the last on, each with what is below it */
+                    sift(values, among, j, most);
+        } else if (values[i] > values[among[0]]) {
+            among[0] = i;
+            sift(values, among, 0, most);
+        }
+    }
+    if (are_right(&from)) {
+        if (!found)
+            among[found++] = 0;
+        qsort(among, found, sizeof *among, by_index);
+    }
+    PyObject *done = finish(&from, 1);
+    Py_XDECREF(done);
+    return done == NULL ? NULL : PyLong_FromLong(found);
+}
+
 FUNCTION(weigh) {
     struct arguments from = ARGUMENTS;
     int kernels = size(&from), known = size(&from), seen = size(&from), targets = size(&from);
@@ -387,18 +439,54 @@ FUNCTION(expect) {
     return finish(&from, 1);
 }
 
+/* What embedders make of a design before their MLP. */
+static void describe(const float *x, int design, const float *scales, int octaves, float *out) {
+    float *sines = out + design, *cosines = sines + design * octaves;
+    for (int i = 0; i < design; i++) {
+        out[i] = x[i];
+        for (int j = 0; j < octaves; j++) {
+            *sines++ = sinf(x[i] * scales[j]);
+            *cosines++ = cosf(x[i] * scales[j]);
+        }
+    }
+}
+
+/* A design on the scale on which a parameter that is uniform on the same interval is seen: the
+ * normal distribution's quantile. From the middle, Newton's steps never go too far, as the
+ * distribution bends towards them on either side; a dozen are more than enough this far inside. */
+static float as_parameter(float design) {
+    double share = 0.5 + 0.5 * design, x = 0;
+    share = share < LOWEST ? LOWEST : share > HIGHEST ? HIGHEST : share;
+    for (int i = 0; i < 12; i++)
+        x += (share - 0.5 * erfc(-x * M_SQRT1_2)) * sqrt(2 * M_PI) * exp(x * x / 2);
+    return (float)x;
+}
+
 FUNCTION(observe) {
     struct arguments from = ARGUMENTS;
     int done = 1;
     struct network n = network_of(&from);
     struct stored context = stored_of(&from, &n);
-    const float *seen = floats(&from, (size_t)n.spectrum + 1);
-    const float *plain = floats(&from, n.plain);
+    int design = size(&from), octaves = design ? (n.spectrum / design - 1) / 2 : 0;
+    const float *scales = floats(&from, octaves);
+    const float *settled = floats(&from, design), *x = floats(&from, design);
+    float outcome = number(&from);
+    if (are_right(&from) && (n.spectrum != design * (1 + 2 * octaves) || n.plain > design + 1))
+        PyErr_Format(PyExc_ValueError, "%d numbers do not describe a design", n.spectrum);
+    float *seen = malloc((n.spectrum + n.plain + 1) * sizeof *seen);
+    if (seen == NULL)
+        PyErr_NoMemory();
     if (are_right(&from)) {
+        float *plain = seen + n.spectrum + 1;
+        describe(settled, design, scales, octaves, seen);
+        seen[n.spectrum] = outcome;
+        for (int i = 0; i < n.plain; i++)
+            plain[i] = i < design ? as_parameter(x[i]) : outcome;
         Py_BEGIN_ALLOW_THREADS
         done = operations->observe(&n, seen, plain, context);
         Py_END_ALLOW_THREADS
     }
+    free(seen);
     return finish(&from, done);
 }
 
@@ -477,7 +565,7 @@ FUNCTION(rank) {
 #define METHOD(name) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, NULL}
 
 static PyMethodDef methods[] = {
-    METHOD(prior), METHOD(find),    METHOD(extend), METHOD(learn),   METHOD(weigh), METHOD(expect),
+    METHOD(prior), METHOD(find), METHOD(shortlist), METHOD(extend), METHOD(learn),   METHOD(weigh), METHOD(expect),
     METHOD(observe), METHOD(decode), METHOD(believe), METHOD(rank), {0},
 };
 

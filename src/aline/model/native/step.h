@@ -21,7 +21,7 @@
 #define INLINE static inline __attribute__((always_inline))
 #define UNROLLED _Pragma("GCC unroll 8")
 
-/* As in attention.py, heads.py, kernels.py and live_bank.py. */
+/* As in attention.py, heads.py, kernels.py, live_bank.py and network.py. */
 #define MOST 120.0f
 #define STD_FLOOR 1e-4f
 #define NARROWEST -7.0f
@@ -30,6 +30,8 @@
 #define TINY 1e-6f
 #define LEAST_SHARE 1e-4f
 #define APART 5.0f
+#define LOWEST 0.003
+#define HIGHEST 0.997
 
 enum { PANEL = 8 };
 
