@@ -67,8 +67,8 @@ def begin_native(network: Network) -> NativeView:
         packed=packed,
         live_bank=NativeBank.empty(network.kernels),
         before=packed.begin(),
-        inner=Kept(lambda points: np.ascontiguousarray(weights.folded.spectrum(points).T)),
-        tokens=Kept(lambda points: weights.point(weights.spectrum(points))[:-1].copy()),
+        inner=Kept(lambda points: _floats(weights.folded.spectrum(points).T)),
+        tokens=Kept(lambda points: _floats(weights.point(weights.spectrum(points))[:-1])),
     )  # fmt: skip
 
 
@@ -77,8 +77,8 @@ def _padded(count: int) -> int:
     return -(-count // native.LANES) * native.LANES
 
 
-def _floats(given: Tensor) -> Array:
-    return np.ascontiguousarray(given.numpy(), np.float32)
+def _floats(given: Array) -> Array:
+    return np.ascontiguousarray(given, np.float32)
 
 
 def _empty(*shape: int) -> Array:
@@ -96,7 +96,7 @@ class Grown(NamedTuple):
     def claim(self, total: int) -> Grown:
         """Likewise `total`, of which those behind what is here are for the caller to fill."""
         array, axis, number, used = self
-        if used[0] == number and total <= array.shape[axis]:
+        if total <= array.shape[axis] and used[0] == number:
             used[0] = total
             return Grown(array, axis, total, used)
         own = (slice(None),) * axis + (slice(number),)
@@ -153,7 +153,7 @@ class NativeBank(LiveBank):
 
     def extend(self, design: Tensor, outcome: Tensor) -> NativeBank:
         """With one more observation: design [1, design], outcome [1]."""
-        x = _floats(design)
+        x = _floats(design.numpy())
         count, kernels = len(self.designs), len(self.table)
         known, column = self._holding(design, x)
         row, white = _empty(2, kernels, count + 1)
@@ -363,9 +363,9 @@ class NativeView(FunctionView):
             return self.before
         design, outcome = self.new
         known, stored = self.weights.folded, self.before.claim(self.before.number + 1)
-        settled = _floats(known.space.settled(design))
+        settled = _floats(known.space.settled(design).numpy())
         native.observe(
-            *self._known(stored), design.shape[1], known.octaves, settled, _floats(design),
+            *self._known(stored), design.shape[1], known.octaves, settled, _floats(design.numpy()),
             float(outcome),
         )  # fmt: skip
         return stored
@@ -434,7 +434,7 @@ class NativeView(FunctionView):
         """Logits of some of candidates [query, design]."""
         weights, told = self.weights, None
         if isinstance(among, slice):
-            among = np.arange(len(candidates))
+            among = np.arange(len(candidates), dtype=np.int64)
         if weights.told is not None:
             told = weights.told[:-1].dot(self._components.moments())
         _, _, features = self.live_bank.expect(candidates, among)
