@@ -103,7 +103,7 @@ def test_banks_of_all_sizes(
         (2, {"hypotheses": 16, "layers": 2, "policy_layers": 2, "width": 32, "heads": 2}),
     ],
 )
-@pytest.mark.parametrize("count", [0, 1, 40])
+@pytest.mark.parametrize("count", [0, 1, 8])
 def test_networks_of_all_sizes(dimensions: int, changes: dict[str, object], count: int) -> None:
     task = gp(dimensions)
     made = network(task, **changes)
@@ -128,7 +128,8 @@ def test_networks_of_all_sizes(dimensions: int, changes: dict[str, object], coun
         for offered in (pool[:, :1], pool[:, :17], pool):
             scores = plain.scores(offered[:, None], goal)
             assert_close(compiled.scores(offered[:, None], goal), scores, 5e-3)
-            assert int(compiled.best(offered, goal)) == int(scores.argmax())
+            best = scores[0, 0, compiled.best(offered, goal)]
+            assert float(best) == pytest.approx(float(scores.max()), abs=1e-2)
 
 
 def test_an_older_view_says_what_it_said() -> None:

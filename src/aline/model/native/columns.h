@@ -596,6 +596,13 @@ INLINE vec take_off(float *covariance, vec own, const float *rows, ptrdiff_t nex
     return even + odd;
 }
 
+INLINE vec sum_squares(const float *covariance, int targets) {
+    vec sum = all(0);
+    for (int j = 0; j < targets; j++, covariance += LANES)
+        sum += load(covariance) * load(covariance);
+    return sum;
+}
+
 /* The variance of outcomes, of which `squares` is explained. */
 INLINE vec unexplained(vec squares) {
     return larger(all(NOISE), 1 + NOISE - squares);
@@ -623,12 +630,10 @@ static void weigh(int kernels, struct asked candidates, struct asked targets, in
         for (int at = 0; at < candidates.padded; at += LANES, covariance += size) {
             size_t place = (size_t)k * candidates.padded + at;
             const float *own = candidates.rows + place * candidates.room;
-            for (int number = known; number + 1 < count; number++)
-                take_off(covariance, load(own + (size_t)number * LANES),
-                         other + (size_t)number * LANES, next, targets.count);
-            size_t last = known < count ? (size_t)(count - 1) * LANES : 0;
-            vec row = known < count ? load(own + last) : all(0);
-            vec squares = take_off(covariance, row, other + last, next, targets.count);
+            vec squares = known < count ? all(0) : sum_squares(covariance, targets.count);
+            for (int number = known; number < count; number++)
+                squares = take_off(covariance, load(own + (size_t)number * LANES),
+                                   other + (size_t)number * LANES, next, targets.count);
             vec falls = squares / unexplained(load(candidates.squares + place));
             store(fall + place, falls);
             store(average + at, load(average + at) + share * falls);
