@@ -1,6 +1,6 @@
 """The part of the package that is compiled, where there is a compiler; the rest is pyproject.toml.
 
-Without one the package is installed all the same: model/live_native.py says what runs instead.
+Without one the package is installed all the same (model/live_native.py).
 """
 
 from pathlib import Path

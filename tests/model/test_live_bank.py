@@ -8,7 +8,7 @@ from torch import Tensor
 from aline.episodes import Context
 from aline.model.kernels import Bank, KernelBank
 from aline.model.live_bank import LiveBank
-from aline.model.live_native import NativeBank
+from aline.model.native_bank import NativeBank
 from aline.tasks import get
 
 TASK = get("gp2d", horizon=8)

@@ -13,7 +13,8 @@ from aline.model import LearnedPolicy, Mixture, ModelConfig, Network, View, fres
 from aline.model.kernels import KernelBank
 from aline.model.live_bank import LiveBank
 from aline.model.live_functions import FunctionView, begin_function
-from aline.model.live_native import NativeBank, NativeView, begin_native
+from aline.model.live_native import NativeView, begin_native
+from aline.model.native_bank import NativeBank
 from aline.model.running import begin
 from aline.tasks import Task, get
 from aline.tasks.gp import gp

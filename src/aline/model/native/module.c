@@ -1,4 +1,4 @@
-/* The step as Python calls it (model/live_native.py): buffers and sizes in, buffers filled.
+/* The step as Python calls it (model/native_bank.py, model/live_native.py): buffers and sizes in, buffers filled.
  *
  * Every buffer must be contiguous and as long as the sizes say, so that no mistake in Python reaches
  * beyond one. Nothing is kept between calls, and other threads run meanwhile.
@@ -121,11 +121,12 @@ static PyObject *finish(struct arguments *from, int done) {
     static PyObject *name(PyObject *Py_UNUSED(module), PyObject *const *given, Py_ssize_t count)
 #define ARGUMENTS {.given = given, .left = count}
 
-/* Blocks are whole. */
+/* How many columns there are with those that fill the last block up. */
 static int padded(struct arguments *from, int least) {
     int found = size(from);
     if (!PyErr_Occurred() && (found % operations->lanes || found < least))
-        PyErr_Format(PyExc_ValueError, "%d columns are not whole blocks of %d", found, least);
+        PyErr_Format(PyExc_ValueError, "%d columns must be at least %d, in whole blocks of %d",
+                     found, least, operations->lanes);
     return found;
 }
 
@@ -195,7 +196,7 @@ static struct fit fit_of(struct arguments *from, int kernels) {
 FUNCTION(prior) {
     struct arguments from = ARGUMENTS;
     int kernels = size(&from), design = size(&from), targets = size(&from);
-    int wide = padded(&from, 1), room = padded(&from, targets);
+    int wide = padded(&from, 0), room = padded(&from, targets);
     struct bank bank = {floats(&from, (size_t)kernels * (3 + design)), kernels, design};
     const float *a = floats(&from, (size_t)design * wide);
     const float *b = floats(&from, (size_t)design * room);
@@ -233,7 +234,7 @@ static const float **factor_of(PyObject *rows, int known, int count, int kernels
 FUNCTION(learn) {
     struct arguments from = ARGUMENTS;
     int kernels = size(&from), design = size(&from), known = size(&from), seen = size(&from);
-    int wide = padded(&from, 1), room = size(&from), taken = 0;
+    int wide = padded(&from, 0), room = size(&from), taken = 0;
     struct bank bank = {floats(&from, (size_t)kernels * (3 + design)), kernels, design};
     const float *designs = floats(&from, (size_t)seen * design);
     const float *white = floats(&from, (size_t)kernels * seen);
@@ -321,21 +322,22 @@ FUNCTION(extend) {
     float *fits = filled(&from, (size_t)4 * kernels);
     if (are_right(&from) && before > room)
         PyErr_Format(PyExc_ValueError, "%d of %d rows are known", before, room);
-    for (int k = 0; k < kernels && are_right(&from); k++) {
+    if (!are_right(&from))
+        return finish(&from, 1);
+    for (int k = 0; k < kernels; k++) {
         size_t block = ((size_t)k * wide + column / lanes * lanes) * room + column % lanes;
+        float *own_row = row + (size_t)k * (before + 1), *own = white + (size_t)k * (before + 1);
         for (int i = 0; i < before; i++) {
-            row[i] = rows[block + (size_t)i * lanes];
-            white[i] = old_white[(size_t)k * before + i];
+            own_row[i] = rows[block + (size_t)i * lanes];
+            own[i] = old_white[(size_t)k * before + i];
         }
         float left = 1 + NOISE - squares[(size_t)k * wide + column];
-        row[before] = sqrtf(left < NOISE ? NOISE : left);
-        white[before] = (outcome - mean[(size_t)k * wide + column]) / row[before];
-        fits[k] = old_roots[k] + logf(row[before]);
-        row += before + 1;
-        white += before + 1;
+        float root = sqrtf(left < NOISE ? NOISE : left);
+        own_row[before] = root;
+        own[before] = (outcome - mean[(size_t)k * wide + column]) / root;
+        fits[k] = old_roots[k] + logf(root);
     }
-    if (are_right(&from))
-        fit(kernels, before + 1, white - (size_t)kernels * (before + 1), fits, fits + kernels);
+    fit(kernels, before + 1, white, fits, fits + kernels);
     return finish(&from, 1);
 }
 
@@ -394,7 +396,7 @@ FUNCTION(shortlist) {
 FUNCTION(weigh) {
     struct arguments from = ARGUMENTS;
     int kernels = size(&from), known = size(&from), seen = size(&from), targets = size(&from);
-    int wide = padded(&from, 1), room = size(&from);
+    int wide = padded(&from, 0), room = size(&from);
     struct asked candidates = {.count = wide, .padded = wide, .room = room};
     candidates.rows = filled(&from, (size_t)kernels * wide * room);
     candidates.squares = filled(&from, (size_t)kernels * wide);

@@ -49,7 +49,7 @@ struct layer {
     struct mlp feed;
 };
 
-/* A network's weights (live_native.py, `Packed`), one after the other in this order. */
+/* A network's weights (native_weights.py, `Packed`), one after the other in this order. */
 struct network {
     int width, heads, hidden, layers, policy, components;
     int spectrum;  /* numbers that describe a design */
