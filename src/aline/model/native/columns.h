@@ -66,22 +66,36 @@ INLINE void store_some(float *place, vec value, int count) {
             place[i] = value[i];
 }
 
-/* 2^x for x from -126 to 127: a power by its exponent's bits, the rest by a series. */
-INLINE vec power_of_two(vec x) {
-    x = larger(all(-126), x);
-    ivec whole = __builtin_convertvector(x + 126.5f, ivec); /* positive, so cut off is rounded */
-    vec f = x - __builtin_convertvector(whole - 126, vec);
-    vec sum = f * 1.540353e-4f + 1.3333558e-3f;
-    sum = sum * f + 9.6181291e-3f;
-    sum = sum * f + 5.5504109e-2f;
-    sum = sum * f + 2.4022651e-1f;
-    sum = sum * f + 6.9314718e-1f;
-    sum = sum * f + 1;
-    return sum * (vec)((whole + 1) << 23);
+/* exp(x) 2^n for |x| up to about log(2) / 2: the series, and n in the exponent's bits. */
+INLINE vec scaled(vec x, ivec n) {
+    vec sum = x * (1 / 5040.0f) + 1 / 720.0f;
+    sum = sum * x + 1 / 120.0f;
+    sum = sum * x + 1 / 24.0f;
+    sum = sum * x + 1 / 6.0f;
+    sum = sum * x + 0.5f;
+    sum = sum * x + 1;
+    sum = sum * x + 1;
+    return sum * (vec)((n + 127) << 23);
 }
 
+/* To whole numbers, from -126 on: cut off is rounded where it is positive. */
+INLINE ivec rounded(vec x) {
+    return __builtin_convertvector(x + 126.5f, ivec) - 126;
+}
+
+/* 2^x, for x up to 127. */
+INLINE vec power_of_two(vec x) {
+    x = larger(all(-126), x);
+    ivec whole = rounded(x);
+    return scaled((x - __builtin_convertvector(whole, vec)) * 6.9314718e-1f, whole);
+}
+
+/* The whole part is taken off in two steps, exactly: covariances feel the last digit. */
 INLINE vec exponential(vec x) {
-    return power_of_two(smaller(all(126), x * 1.44269504f));
+    x = larger(all(-87), smaller(all(87), x));
+    ivec whole = rounded(x * 1.44269504f);
+    vec n = __builtin_convertvector(whole, vec);
+    return scaled(x - n * 6.93359375e-1f + n * 2.12194440e-4f, whole);
 }
 
 /* 2 artanh(s) for |s| up to a third. */
@@ -542,6 +556,23 @@ static void prior(struct bank bank, const float *a, int padded, const float *b, 
     }
 }
 
+/* A row of the factor times rows [count][LANES]. Some at a time: what is left of a covariance is
+ * small, and long sums would leave little of its digits. */
+INLINE vec explained(const float *factor, const float *rows, int count) {
+    vec whole = all(0);
+    for (int first = 0; first < count; first += 16) {
+        int end = first + 16 < count ? first + 16 : count, i = first;
+        vec sum[4] = {all(0), all(0), all(0), all(0)};
+        for (; i + 4 <= end; i += 4)
+            UNROLLED for (int j = 0; j < 4; j++)
+                sum[j] += factor[i + j] * load(rows + (size_t)(i + j) * LANES);
+        for (; i < end; i++)
+            sum[0] += factor[i] * load(rows + (size_t)i * LANES);
+        whole += sum[0] + sum[1] + (sum[2] + sum[3]);
+    }
+    return whole;
+}
+
 /* Rows over the factor for observations that came since `known`. */
 static void learn(struct bank bank, struct observed seen, int known, struct asked asked) {
     float *rows = asked.rows;
@@ -551,19 +582,16 @@ static void learn(struct bank bank, struct observed seen, int known, struct aske
         for (int at = 0; at < asked.padded; at += LANES, rows += (size_t)asked.room * LANES) {
             size_t place = (size_t)k * asked.padded + at;
             vec squares = load(asked.squares + place), mean = load(asked.mean + place);
+            vec lost = all(0); /* of squares, whose sum nears one as what is added gets small */
             for (int number = known; number < seen.count; number++) {
                 const float *factor = seen.factor[number - known] + (size_t)k * (number + 1);
-                vec sum[4] = {covary(kernel, bank.design, asked.where + at, asked.padded,
-                                     seen.designs + (size_t)number * bank.design, 1)};
-                int i = 0;
-                for (; i + 4 <= number; i += 4)
-                    UNROLLED for (int j = 0; j < 4; j++)
-                        sum[j] -= factor[i + j] * load(rows + (size_t)(i + j) * LANES);
-                for (; i < number; i++)
-                    sum[0] -= factor[i] * load(rows + (size_t)i * LANES);
-                vec row = (sum[0] + sum[1] + (sum[2] + sum[3])) / factor[number];
+                vec prior = covary(kernel, bank.design, asked.where + at, asked.padded,
+                                   seen.designs + (size_t)number * bank.design, 1);
+                vec row = (prior - explained(factor, rows, number)) / factor[number];
                 store(rows + (size_t)number * LANES, row);
-                squares += row * row;
+                vec before = squares, more = row * row - lost;
+                squares += more;
+                lost = (squares - before) - more;
                 mean += white[number] * row;
             }
             store(asked.squares + place, squares);
