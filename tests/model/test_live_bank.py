@@ -8,6 +8,7 @@ from torch import Tensor
 from aline.episodes import Context
 from aline.model.kernels import Bank, KernelBank
 from aline.model.live_bank import LiveBank
+from aline.model.native_bank import NativeBank
 from aline.tasks import get
 
 TASK = get("gp2d", horizon=8)
@@ -18,8 +19,12 @@ TARGETS = TASK.spec.design.sample(1, 9, seeded(4))
 ALL = torch.ones(1, 9, dtype=torch.bool)
 
 
-def grown(order: list[int], asking: bool = True) -> LiveBank:
-    bank = LiveBank.empty(BANK)
+@pytest.fixture
+def empty(step: str) -> LiveBank:
+    return (NativeBank if step == "compiled" else LiveBank).empty(BANK)
+
+
+def grown(bank: LiveBank, order: list[int], asking: bool = True) -> LiveBank:
     for row in order:
         bank = bank.extend(DATA.designs[:, row], DATA.outcomes[:, row])
         if asking:
@@ -52,16 +57,16 @@ def assert_same(one: Bank | LiveBank, other: Bank | LiveBank, tolerance: float =
 
 @pytest.mark.parametrize("asking", [True, False])
 @pytest.mark.parametrize("count", [0, 1, 12])
-def test_it_is_the_bank_that_reads_all_at_once(count: int, asking: bool) -> None:
-    assert_same(grown(list(range(count)), asking), at_once(list(range(count))))
+def test_it_is_the_bank_that_reads_all_at_once(empty: LiveBank, count: int, asking: bool) -> None:
+    assert_same(grown(empty, list(range(count)), asking), at_once(list(range(count))))
 
 
-def test_order_does_not_matter() -> None:
-    assert_same(grown([3, 1, 4, 0, 5, 9, 2, 6]), grown([0, 1, 2, 3, 4, 5, 6, 9]))
+def test_order_does_not_matter(empty: LiveBank) -> None:
+    assert_same(grown(empty, [3, 1, 4, 0, 5, 9, 2, 6]), grown(empty, [0, 1, 2, 3, 4, 5, 6, 9]))
 
 
-def test_several_futures_of_the_same_past() -> None:
-    past = grown([0, 1, 2])
+def test_several_futures_of_the_same_past(empty: LiveBank) -> None:
+    past = grown(empty, [0, 1, 2])
     for row in (5, 6, 7):
         future = past.extend(DATA.designs[:, row], DATA.outcomes[:, row])
         assert_same(future, at_once([0, 1, 2, row]))
@@ -71,9 +76,9 @@ def test_several_futures_of_the_same_past() -> None:
     assert_same(past, at_once([0, 1, 2]))
 
 
-def test_a_design_of_a_pool_is_taken_in_as_any_other() -> None:
+def test_a_design_of_a_pool_is_taken_in_as_any_other(empty: LiveBank) -> None:
     """What is known of the pool serves, also when one design is measured twice."""
-    pool, bank = CANDIDATES[0, 0], LiveBank.empty(BANK)
+    pool, bank = CANDIDATES[0, 0], empty
     rows, outcomes = [4, 17, 4, 25], DATA.outcomes[:, [0, 1, 0, 2]]
     for row, outcome in zip(rows, outcomes[0], strict=True):
         bank.ask(pool)
@@ -82,9 +87,9 @@ def test_a_design_of_a_pool_is_taken_in_as_any_other() -> None:
     assert_same(bank, expected, tolerance=1e-3)  # where it was measured, little variance is left
 
 
-def test_targets_that_are_not_wanted_do_not_count() -> None:
+def test_targets_that_are_not_wanted_do_not_count(empty: LiveBank) -> None:
     wanted = torch.tensor([[True, False, True] * 3])
-    bank, whole = grown([0, 1, 2]), at_once([0, 1, 2])
+    bank, whole = grown(empty, [0, 1, 2]), at_once([0, 1, 2])
     expected = whole.worth(CANDIDATES, TARGETS, wanted)
     assert torch.allclose(bank.worth(CANDIDATES, TARGETS, wanted), expected, atol=2e-4)
 

@@ -12,6 +12,8 @@ from aline.model.policy import Memory
 from aline.model.running import begin
 from aline.tasks import get
 
+pytestmark = pytest.mark.usefixtures("step")
+
 TASK = get("gp2d", horizon=8)
 DATA = random_context(TASK.spec, 1, 6)
 POINTS = TASK.spec.design.sample(1, 5, seeded(2))[:, None]

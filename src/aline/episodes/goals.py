@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -35,6 +36,17 @@ class Goal:
         takes the same.
         """
         return self.turns[observed % len(self.turns)] if self.turns else self
+
+    @cached_property
+    def has_parameters(self) -> bool:
+        """Whether any episode wants some."""
+        return bool(self.parameters.any())
+
+    @cached_property
+    def wanted(self) -> Tensor:
+        """The points [target, design] of a goal of one episode, without padding."""
+        mask = self.points_mask[0]
+        return self.points[0] if bool(mask.all()) else self.points[0, mask]
 
     @property
     def count(self) -> Tensor:

@@ -139,12 +139,12 @@ class Shared(NamedTuple):
     points: tuple[Tensor, ...] = ()  # kept, as those that a bank was asked about
 
 
-Place = tuple[int, tuple[int, ...], tuple[int, ...]]
+Place = tuple[int, torch.Size, tuple[int, ...]]
 
 
 def place_of(points: Tensor) -> Place:
     """Where points lie in memory, and how: the same for the same points, while they are kept."""
-    return points.data_ptr(), tuple(points.shape), points.stride()
+    return points.data_ptr(), points.shape, points.stride()
 
 
 @dataclass

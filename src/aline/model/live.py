@@ -169,7 +169,7 @@ class LiveView(View):
         chosen = goal.parameters[0].numpy()
         states = [rows[chosen] for rows in self._parameter_rows[0][-depth:]]
         if goal.points.shape[1]:
-            more = self._at(wanted_points(goal)[:, None]).decoded.states[-depth:]
+            more = self._at(goal.wanted[None, None]).decoded.states[-depth:]
             pairs = zip(states, more, strict=True)
             states = [np.concatenate([rows, others[0, 0].numpy()]) for rows, others in pairs]
         return np.array(states)
@@ -333,16 +333,10 @@ def _bias(goal: Goal, keys: int) -> Tensor | None:
     """What is added to the logits [key, 1] of the context and then of the selected targets."""
     if not goal.points.shape[1]:
         return None
-    count = wanted_points(goal).shape[1]
+    count = len(goal.wanted)
     bias = torch.zeros(keys, 1)
     bias[keys - count :] = PER_NAT * log_weight_of(max(count, 1))
     return bias
-
-
-def wanted_points(goal: Goal) -> Tensor:
-    """The points [1, target, design] of a goal, without padding."""
-    every = goal.points_mask.numpy().all()
-    return goal.points if every else goal.points[:, goal.points_mask[0]]
 
 
 def _gathered(stored: Sequence[Stored[Array]]) -> Stored[Array]:

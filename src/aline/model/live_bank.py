@@ -297,7 +297,7 @@ class LiveBank:
         """What candidates [candidate, design] would tell of targets [target, design]."""
         own = _unexplained(self.ask(candidates).squares)
         left = np.maximum(1 - self.ask(targets).squares, TINY).sum(1)
-        common = self._take(candidates, targets)
+        common = self._brought_up(self._take(candidates, targets))
         rows = common.covariance[..., None, :]  # a sum of squares as a product is quickest
         fall: Array = np.matmul(rows, rows.swapaxes(2, 3))[..., 0, 0]
         self.shared[:] = [common]
@@ -312,15 +312,23 @@ class LiveBank:
         return torch.from_numpy(found.features(slice(None))[:-1]).T[None, None]
 
     def _take(self, candidates: Tensor, targets: Tensor) -> Shared:
-        """Their covariance given all that was seen; nobody else has it until it is put back."""
+        """Their covariance some observations ago; nobody else has it until it is put back."""
         before = None
         for box in (self.shared, self.past):
             before = before or (box.pop() if box else None)
         pair = [place_of(candidates), place_of(targets)]
         if before is None or [place_of(points) for points in before.points] != pair:
-            prior = self.shapes.table(_apart(candidates.numpy(), targets.numpy()))
-            before = Shared((candidates, targets), 0, prior)
+            before = Shared((candidates, targets), 0, self._prior(candidates, targets))
+        return before
+
+    def _prior(self, candidates: Tensor, targets: Tensor) -> Array:
+        """Their covariance before any observation."""
+        return self.shapes.table(_apart(candidates.numpy(), targets.numpy()))
+
+    def _brought_up(self, before: Shared) -> Shared:
+        """Their covariance given all that was seen."""
         rows, common = slice(before.known, None), torch.from_numpy(before.covariance)
+        candidates, targets = before.points
         a = torch.from_numpy(self.ask(candidates).white[:, rows]).mT
         b = torch.from_numpy(self.ask(targets).white[:, rows])
         if b.shape[1] == 1:  # a product of two vectors: one pass instead of three

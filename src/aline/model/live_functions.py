@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from aline.episodes.goals import log_weight_of
 from aline.model.attention import PER_NAT
 from aline.model.heads import Mixture, MixtureHead
 from aline.model.kernels import REMEMBERED, Bank, place_of
-from aline.model.live import Folded, FoldedMlp, folded, less_mean, plain_columns, wanted_points
+from aline.model.live import Folded, FoldedMlp, folded, less_mean, plain_columns
 from aline.model.live_bank import Array, Indices, LiveBank, Worth
 from aline.model.live_columns import Components, Layer, Mlp, Mlps, Tokens, with_ones
 from aline.model.network import STEEP, WORTH_UNIT, Network, View
@@ -37,7 +37,7 @@ SHORTLIST = 64  # candidates that are scored of those that a bank has an opinion
 def begin_function(network: Network) -> FunctionView:
     """A view of no data yet."""
     assert network.kernels is not None
-    weights = _weights(network)
+    weights = weights_of(network)
     size = len(network.spec.design)
     return FunctionView(
         network, Context.empty(1, size), [], [], None, None, (1, 1),
@@ -60,6 +60,41 @@ class Stored(NamedTuple):
         return Stored(
             np.concatenate([self.keys_values, more.keys_values], 4),
             np.concatenate([self.plain, more.plain], 1),
+        )
+
+
+class Parts(NamedTuple):
+    """A network's MLPs, folded: those into tokens are centred."""
+
+    observation: FoldedMlp[Tensor]  # of a design's spectrum and an outcome
+    point: FoldedMlp[Tensor]  # of the spectrum of a point to predict at
+    of_context: FoldedMlp[Tensor]  # of what a bank says
+    of_point: FoldedMlp[Tensor]
+    candidate: FoldedMlp[Tensor]  # of its spectrum
+    advised: FoldedMlp[Tensor]  # of what a bank says of it
+    worth: FoldedMlp[Tensor]  # and of its worth
+    posterior: FoldedMlp[Tensor]
+    predictive: FoldedMlp[Tensor]
+    score: FoldedMlp[Tensor]
+
+    @classmethod
+    def of(cls, network: Network) -> Parts:
+        """Fold them."""
+        policy = network.policy
+        design = FoldedMlp.of(network.design_embedder.mlp).centred()
+        marker = less_mean(network.prediction_marker)
+        worth = FoldedMlp.of(policy.worth_features).centred()
+        return cls(
+            observation=FoldedMlp.sum(design, FoldedMlp.of(network.outcome_embedder).centred()),
+            point=replace(design, second_bias=design.second_bias + marker),
+            of_context=FoldedMlp.of(network.context_features).centred(),
+            of_point=FoldedMlp.of(network.point_features).centred(),
+            candidate=FoldedMlp.of(policy.embedder.mlp).centred(),
+            advised=FoldedMlp.of(policy.point_features).centred(),
+            worth=replace(worth, first=worth.first / WORTH_UNIT),
+            posterior=FoldedMlp.of(network.posterior_head.mlp, network.norm),
+            predictive=FoldedMlp.of(network.predictive_head.mlp, network.norm),
+            score=FoldedMlp.of(policy.head, policy.norm),
         )
 
 
@@ -88,13 +123,8 @@ class Weights(NamedTuple):
     @torch.no_grad()
     def of(cls, network: Network) -> Weights:
         """Fold a network; later changes of its weights do not show."""
-        known, policy, width = folded(network), network.policy, network.config.width
-        design = FoldedMlp.of(network.design_embedder.mlp).centred()
-        seen = FoldedMlp.sum(design, FoldedMlp.of(network.outcome_embedder).centred())
-        marker = less_mean(network.prediction_marker)
-        point = replace(design, second_bias=design.second_bias + marker)
-        worth = FoldedMlp.of(policy.worth_features).centred()
-        worth = replace(worth, first=worth.first / WORTH_UNIT)
+        known, parts, policy = folded(network), Parts.of(network), network.policy
+        width = network.config.width
         return cls(
             folded=known,
             layers=[Layer.of(layer, known.heads) for layer in known.layers],
@@ -102,21 +132,21 @@ class Weights(NamedTuple):
             key_value=_key_value(known),
             nothing=with_ones(known.nothing.T),
             parameters=with_ones(known.parameters.T),
-            observation=Mlp.of(seen).into_tokens(first=True),
-            point=Mlp.of(point).into_tokens(first=True),
-            of_context=Mlp.of(FoldedMlp.of(network.context_features).centred()).into_tokens(),
-            of_point=Mlp.of(FoldedMlp.of(network.point_features).centred()).into_tokens(),
+            observation=Mlp.of(parts.observation).into_tokens(first=True),
+            point=Mlp.of(parts.point).into_tokens(first=True),
+            of_context=Mlp.of(parts.of_context).into_tokens(),
+            of_point=Mlp.of(parts.of_point).into_tokens(),
             candidate=Mlps.of(
                 [
-                    Mlp.of(FoldedMlp.of(policy.embedder.mlp).centred()).into_tokens(first=True),
-                    Mlp.of(FoldedMlp.of(policy.point_features).centred()).into_tokens(),
-                    Mlp.of(worth).into_tokens(),
+                    Mlp.of(parts.candidate).into_tokens(first=True),
+                    Mlp.of(parts.advised).into_tokens(),
+                    Mlp.of(parts.worth).into_tokens(),
                 ]
             ),
-            posterior=Mlp.of(FoldedMlp.of(network.posterior_head.mlp, network.norm), width),
-            predictive=Mlp.of(FoldedMlp.of(network.predictive_head.mlp, network.norm), width),
+            posterior=Mlp.of(parts.posterior, width),
+            predictive=Mlp.of(parts.predictive, width),
             told=None if known.told is None else np.pad(known.told.T, ((0, 1), (0, 0))),
-            score=Mlp.of(FoldedMlp.of(policy.head, policy.norm)),
+            score=Mlp.of(parts.score),
             steep=STEEP * float(policy.trust),
             steep_told=STEEP * float(policy.belief) if network.config.hypotheses else 0.0,
         )
@@ -141,7 +171,7 @@ class Weights(NamedTuple):
         return both.reshape(layers, 2, self.folded.heads, -1, count)
 
 
-_weights = remembered(Weights.of)
+weights_of = remembered(Weights.of)
 
 
 def _key_value(known: Folded) -> Array:
@@ -157,7 +187,7 @@ def _key_value(known: Folded) -> Array:
 class Read(NamedTuple):
     """Tokens as the network leaves them."""
 
-    normed: list[Array]  # after each layer, [embed + 1, token]
+    normed: list[Array] | Array  # after each layer, [embed + 1, token]
     plain: Array  # [head * plain, token], what the last layer read of the observations
 
     def some(self, columns: slice) -> Read:
@@ -304,22 +334,26 @@ class FunctionView(View):
 
         For predictions, of many candidates only those are scored that are worth most by the bank.
         """
-        worth = None if goal.parameters.any() else self._worth(candidates[0], goal)
+        worth = None if goal.has_parameters else self._worth(candidates[0], goal)
         if worth is None or len(worth.average) <= SHORTLIST:
             return super().best(candidates, goal, allowed)
-        average = worth.average
-        if allowed is not None:
-            average = np.where(allowed[0].numpy(), average, -1)
-        among = np.sort(np.argpartition(-average, SHORTLIST)[:SHORTLIST])
+        among = self._shortlist(worth.average, None if allowed is None else allowed[0].numpy())
         scores = self._scores_among(among, candidates[0], worth, goal)
-        scores[average[among] < 0] = -np.inf
         return torch.from_numpy(among[[scores.argmax()]])
+
+    def _shortlist(self, average: Array, allowed: Array | None) -> Indices:
+        """The candidates that are worth most of those that are allowed, or any where none is."""
+        if allowed is not None:
+            average = np.where(allowed, average, -1)
+        among: Indices = np.sort(np.argpartition(-average, SHORTLIST)[:SHORTLIST])
+        left = among[average[among] >= 0]
+        return left if len(left) else among
 
     def _worth(self, candidates: Tensor, goal: Goal) -> Worth | None:
         """What the bank finds candidates [query, design] worth for a goal's predictions."""
         if not goal.points.shape[1]:
             return None
-        return self.live_bank.weigh_candidates(candidates, wanted_points(goal)[0])
+        return self.live_bank.weigh_candidates(candidates, goal.wanted)
 
     def _scores_among(
         self, among: slice | Indices, candidates: Tensor, worth: Worth | None, goal: Goal
@@ -338,17 +372,22 @@ class FunctionView(View):
         logits: Array = weights.score(tokens.normed)[0]
         if shares is not None:
             logits += weights.steep * shares[-2]
-        hypotheses = self.network.hypotheses
-        if hypotheses is not None and goal.parameters.any():
+        return self._leaning(logits, among, candidates, goal)
+
+    def _leaning(
+        self, logits: Array, among: slice | Indices, candidates: Tensor, goal: Goal
+    ) -> Array:
+        """Logits relative to what candidates would tell of parameters, by hypotheses."""
+        if goal.has_parameters and (hypotheses := self.network.hypotheses) is not None:
             told = hypotheses.telling(self.supposed, candidates[None, None], goal.parameters)
-            logits += weights.steep_told * told[0, 0].numpy()[among]
+            logits += self.weights.steep_told * told[0, 0].numpy()[among]
         return logits
 
     def _ask(self, tokens: Tokens, goal: Goal) -> Tokens:
         """Candidates after they read the context and the selected targets."""
         depth = len(self.weights.policy)
         own = self.weights.project(self._selected(goal, depth))
-        count = goal.points.shape[1] and wanted_points(goal).shape[1]
+        count = len(goal.wanted)
         if count:
             own[:, 0, :, -1, -count:] = PER_NAT * log_weight_of(count)
         every = np.concatenate([self.stored.keys_values[-depth:], own], 4)
@@ -358,12 +397,12 @@ class FunctionView(View):
 
     def _selected(self, goal: Goal, depth: int) -> Array:
         """The goal's tokens as the policy's layers read them, [layer, embed + 1, target]."""
-        parts = []
-        if goal.parameters.any():
+        parts: list[Any] = []
+        if goal.has_parameters:
             chosen = goal.parameters[0].numpy()
             parts.append([part[:, chosen] for part in self._parameter_read.normed[-depth:]])
         if goal.points.shape[1]:
-            read = self._at_points(wanted_points(goal)[0]).read.some(slice(self._first, None))
+            read = self._at_points(goal.wanted).read.some(slice(self._first, None))
             parts.append(read.normed[-depth:])
         return np.concatenate(parts, 2)
 

@@ -606,7 +606,7 @@ class View:
         if goal.points.shape[1]:
             worth = self.bank.worth(candidates, goal.points, goal.points_mask)
         hypotheses = self.network.hypotheses
-        if hypotheses is not None and bool(goal.parameters.any()):
+        if hypotheses is not None and goal.has_parameters:
             with torch.no_grad():
                 telling = hypotheses.telling(self.supposed, candidates, goal.parameters)
         return Advice(self.bank.predict(candidates).features, worth, telling)
@@ -703,7 +703,7 @@ class View:
     def _goal_states(self, goal: Goal) -> tuple[list[Tensor], Tensor | None]:
         """The goal's tokens as the policy's layers read them, and which of them count."""
         depth, parts, masks = len(self.network.policy.layers), [], []
-        if bool(goal.parameters.any()):
+        if goal.has_parameters:
             parts.append(self.parameter_states.states[-depth:])
             masks.append(goal.parameters)
         if goal.points.shape[1]:

@@ -37,6 +37,9 @@ def remembered(compute: Callable[[Module], Result]) -> Callable[[Module], Result
 def _stamp(network: nn.Module) -> list[tuple[int, int]]:
     """Where each tensor lies and how often it was written to, as torch counts it."""
     # As `parameters()` and `buffers()`, in one walk without names: it is taken at every beginning.
-    every = [(*one._parameters.values(), *one._buffers.values()) for one in network.modules()]
+    modules = [network]
+    for one in modules:  # which grows meanwhile
+        modules += [part for part in one._modules.values() if part is not None]
+    every = [(*one._parameters.values(), *one._buffers.values()) for one in modules]
     tensors = [one for some in every for one in some if one is not None]
     return [(one.data_ptr(), 0 if one.is_inference() else one._version) for one in tensors]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from aline.episodes import Context
 from aline.model.live import begin_live
 from aline.model.live_functions import begin_function
+from aline.model.live_native import begin_native, is_compiled
 from aline.model.network import Network, View
 from aline.model.tape import begin_tape
 
@@ -16,4 +17,6 @@ def begin(network: Network, batch: int = 1) -> View:
         return network.read(Context.empty(batch, len(network.spec.design)))
     if batch > 1:
         return begin_tape(network, batch)
-    return begin_live(network) if network.kernels is None else begin_function(network)
+    if network.kernels is None:
+        return begin_live(network)
+    return begin_native(network) if is_compiled() else begin_function(network)
