@@ -297,13 +297,15 @@ def bench(
         return
     from aline.app.bench import find
     from aline.app.bench.bench import Settings
-    from aline.app.bench.run import progress_bar, run_bench, stem, write_bench
+    from aline.app.bench.run import completed, progress_bar, run_bench, stem, write_bench
 
     settings = Settings(quick, seed, episodes, _names(tasks), _names(methods), budget, jobs, resume)
     for each in [find(one) for one in (BENCHES if name == "all" else [name])]:
         with progress_bar() as progress:
             measured = run_bench(each, settings, part, progress)
-        files = write_bench(each, measured, out, stem(each, settings, part))
+        label = stem(each, settings, part)
+        measured = completed(measured, out / f"{label}.json", settings)
+        files = write_bench(each, measured, out, label)
         show(measured, [each.markdown(measured)], as_json)
         if not as_json:
             say("\nWritten: " + ", ".join(map(str, files)))

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from aline.app import bench as registry
 from aline.app.bench.bench import Bench, Measured, Progress, Result, Settings
-from aline.app.bench.run import run_bench, stem, write_bench
+from aline.app.bench.run import completed, run_bench, stem, write_bench
 from aline.app.cli import app
 from aline.errors import InputError
 from aline.evaluation.estimates import Estimate
@@ -101,3 +101,29 @@ def test_an_unknown_benchmark_is_a_users_mistake() -> None:
 @pytest.mark.parametrize("name", registry.BENCHES)
 def test_every_benchmark_is_where_its_name_says(name: str) -> None:
     assert registry.find(name).name == name
+
+
+def result_of(methods: list[str], value: float, commit: str) -> dict[str, object]:
+    """Of some methods; the table that it comes with has a line for each."""
+    rows = [
+        row("gp1d", method, "predictions", "rmse", 3, Estimate(value, 0.1, 2)) for method in methods
+    ]
+    bands = {method: {"mean": [value]} for method in methods}
+    return {"rows": rows, "data": {"bands": bands}, "notes": [], "commit": commit}
+
+
+def test_a_run_of_some_methods_keeps_what_is_known_of_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "small.json"
+    path.write_text(json.dumps(result_of(["aline", "gp-us"], 1.0, "abc")))
+    new = result_of(["aline"], 2.0, "def")
+    both = completed(new, path, Settings(methods=("aline",)))
+    assert [(one["method"], one["value"]) for one in both["rows"]] == [
+        ("aline", 2.0),
+        ("gp-us", 1.0),
+    ]
+    assert both["data"] == {"bands": {"gp-us": {"mean": [1.0]}, "aline": {"mean": [2.0]}}}
+    assert both["notes"] == ["not measured now, but kept from the run of commit abc: gp1d gp-us"]
+    assert completed(new, path, Settings()) == new  # all methods were asked for
+    assert completed(new, tmp_path / "none.json", Settings(methods=("aline",))) == new
+    again = completed(result_of(["aline", "gp-us"], 2.0, "def"), path, Settings(methods=("aline",)))
+    assert [one["value"] for one in again["rows"]] == [2.0, 2.0]

@@ -6,12 +6,12 @@ import io
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aline.app.bench.bench import Bench, Progress, Result, Settings
+from aline.app.bench.bench import Bench, Progress, Result, Row, Settings
 from aline.evaluation import result
 from aline.model.checkpoint import write_atomically
 
@@ -42,6 +42,44 @@ def stem(bench: Bench, settings: Settings, parts: Sequence[str] | None) -> str:
     """The name of the files: no quick or partial run, nor one for a budget, replaces another."""
     budget = [settings.budget] if settings.budget else []
     return "-".join([bench.name, *(parts or ()), *budget, *["quick"] * settings.quick])
+
+
+def completed(measured: dict[str, Any], path: Path, settings: Settings) -> dict[str, Any]:
+    """With what the file of an earlier run has of methods and tasks that were left out now."""
+    if (settings.methods is None and settings.tasks is None) or not path.is_file():
+        return measured
+    earlier = json.loads(path.read_text())
+    known = {_key(row) for row in measured["rows"]}
+    kept = [row for row in earlier["rows"] if _left_out(row, settings) and _key(row) not in known]
+    if not kept:
+        return measured
+    names = ", ".join(dict.fromkeys(f"{row['task']} {row['method']}" for row in kept))
+    note = f"not measured now, but kept from the run of commit {earlier['commit']}: {names}"
+    return {
+        **measured,
+        "rows": measured["rows"] + kept,
+        "notes": [*measured["notes"], note],
+        "data": _joined(earlier.get("data", {}), measured["data"]),
+    }
+
+
+def _left_out(row: Row, settings: Settings) -> bool:
+    chosen = ((settings.methods, row["method"]), (settings.tasks, row["task"]))
+    return any(names is not None and name not in names for names, name in chosen)
+
+
+def _key(row: Row) -> tuple[Any, ...]:
+    return tuple(row[part] for part in ("task", "method", "target", "metric", "step"))
+
+
+def _joined(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested data, the new where there is both."""
+    both = {
+        name: _joined(old[name], value) if isinstance(old.get(name), dict) else value
+        for name, value in new.items()
+        if isinstance(value, dict)
+    }
+    return {**old, **new, **both}
 
 
 def write_bench(bench: Bench, measured: Result, folder: Path, name: str) -> list[Path]:
