@@ -115,14 +115,13 @@ def parts(goal: Goal) -> list[tuple[list[bool], int]]:
 def test_what_no_trained_goal_holds_is_taken_in_turn() -> None:
     all_four = goal_of(SPEC, ["slope", "lapse", "threshold", "guess"])
     shape, rates = [True, True, False, False], [False, False, True, True]
-    assert parts(all_four) == [(shape, 0), (rates, 0), (rates, 0)]
-    for observed in range(7):
-        now = all_four.pursued(observed).parameters.tolist()
-        assert now == [[shape, rates, rates][observed % 3]]
+    cycle = [shape] * 2 + [rates] * 3
+    assert parts(all_four) == [(part, 0) for part in cycle]
+    for observed in range(12):
+        assert all_four.pursued(observed).parameters.tolist() == [cycle[observed % 5]]
     lapse = [False, False, False, True]
-    assert parts(goal_of(SPEC, ["threshold", "slope", "lapse"])) == [
-        (shape, 0), (lapse, 0), (lapse, 0),
-    ]  # fmt: skip
+    three = goal_of(SPEC, ["threshold", "slope", "lapse"])
+    assert parts(three) == [(part, 0) for part in [shape] * 2 + [lapse] * 3]
     one_by_one = goal_of(replace(SPEC, turns=()), SPEC.parameters.names)
     assert parts(one_by_one) == [(shape, 0), (rates, 0)]
 

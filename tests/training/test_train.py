@@ -115,9 +115,9 @@ def test_turns_may_be_declared_after_a_training(tmp_path):
     before.spec = replace(before.spec, turns=())
     first = quick(before, out=tmp_path, rounds=2)
     assert first.spec.turns == ()
-    rates = ((("guess", "lapse"), 2),)
-    assert quick(task, initial=first, rounds=1).spec.turns == rates
-    assert quick(task, out=tmp_path, rounds=3, resume=True).spec.turns == rates
+    declared = ((("threshold", "slope"), 2), (("guess", "lapse"), 3))
+    assert quick(task, initial=first, rounds=1).spec.turns == declared
+    assert quick(task, out=tmp_path, rounds=3, resume=True).spec.turns == declared
 
 
 def test_metrics_are_lines_of_json(tmp_path):
