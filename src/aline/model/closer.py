@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -215,6 +216,7 @@ def log_prior(cloud: Cloud, along: list[int]) -> Tensor:
     return torch.where(cloud.tied, tied, each.sum(-1))
 
 
+@cache
 def _normals(count: int, size: int) -> Tensor:
     """Points [count, size] spread like a standard normal, in no order."""
     engine = torch.quasirandom.SobolEngine(size, scramble=True, seed=0)

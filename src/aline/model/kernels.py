@@ -15,9 +15,10 @@ a bank that is asked about the same points after every observation computes one 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -266,13 +267,7 @@ class Bank:
 
     def _ask(self, points: Tensor) -> Asked:
         """What is known of points [batch, p, m, design] now."""
-        place = place_of(points)
-        before = self.asked.pop(place, None)
-        if before is None or before.known < self.designs.shape[1]:
-            before = self._learn(points, before)
-        self.asked[place] = before  # now the latest
-        _forget(self.asked)
-        return before
+        return up_to_date(self.asked, points, self.designs.shape[1], self._learn)
 
     def _learn(self, points: Tensor, before: Asked | None) -> Asked:
         """Add rows for the observations that came since."""
@@ -472,6 +467,37 @@ def spread_evenly(count: int, dimensions: int) -> Tensor:
         return torch.linspace(0, 1, count)[:, None]
     engine = torch.quasirandom.SobolEngine(dimensions, scramble=False)
     return engine.draw(count + 1)[1:]
+
+
+class Knowing(Protocol):
+    """What is known of points after some observations."""
+
+    @property
+    def known(self) -> int:
+        """How many observations."""
+        ...
+
+
+Kept = TypeVar("Kept", bound=Knowing)
+
+
+def up_to_date(
+    asked: dict[Place, Kept],
+    points: Tensor,
+    count: int,
+    learn: Callable[[Tensor, Kept | None], Kept],
+) -> Kept:
+    """What is known of points after `count` observations; `learn` adds those that lack.
+
+    The last few sets of points are remembered in `asked`.
+    """
+    place = place_of(points)
+    found = asked.pop(place, None)
+    if found is None or found.known < count:
+        found = learn(points, found)
+    asked[place] = found  # now the latest
+    _forget(asked)
+    return found
 
 
 def _forget(kept: dict[Any, Any]) -> None:

@@ -23,12 +23,12 @@ from torch import Tensor
 from aline.model.kernels import (
     LEAST_SHARE,
     NOISE,
-    REMEMBERED,
     TINY,
     Expectation,
     KernelBank,
     Place,
     place_of,
+    up_to_date,
 )
 
 Array = np.ndarray[Any, np.dtype[np.float32]]
@@ -205,14 +205,7 @@ class LiveBank:
 
     def ask(self, points: Tensor) -> Asked:
         """What is known of points [point, design] now."""
-        place = place_of(points)
-        before = self.asked.pop(place, None)
-        if before is None or before.known < len(self.designs):
-            before = self._learn(points, before)
-        self.asked[place] = before  # now the latest
-        while len(self.asked) > REMEMBERED:
-            self.asked.pop(next(iter(self.asked)), None)
-        return before
+        return up_to_date(self.asked, points, len(self.designs), self._learn)
 
     def _learn(self, points: Tensor, before: Asked | None) -> Asked:
         """Add rows for the observations that came since."""

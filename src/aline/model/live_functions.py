@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 import torch
@@ -406,18 +406,17 @@ class FunctionView(View):
             parts.append(read.normed[-depth:])
         return np.concatenate(parts, 2)
 
-    def extend(self, design: Tensor, outcome: Tensor) -> FunctionView:
+    def extend(self, design: Tensor, outcome: Tensor) -> Self:
         """With one more observation: design [1, design], outcome [1]."""
-        return FunctionView(
-            self.network, self.context.append(design, outcome), [], [], None, None, (1, 1),
-            weights=self.weights,
+        return replace(
+            self,
+            context=self.context.append(design, outcome),
             live_bank=self.live_bank.extend(design, outcome),
             before=self.stored,
             new=(design, outcome),
-            inner=self.inner,
-            tokens=self.tokens,
+            last=None,
             earlier=vars(self).get("supposed"),
-        )  # fmt: skip
+        )
 
 
 class Kept(Generic[Known]):

@@ -163,18 +163,3 @@ class NativeView(FunctionView):
         among = np.empty(SHORTLIST, np.int64)
         count = native.shortlist(len(average), SHORTLIST, average, allowed, among)
         return among[:count]
-
-    def extend(self, design: Tensor, outcome: Tensor) -> NativeView:
-        """With one more observation: design [1, design], outcome [1]."""
-        assert isinstance(self.live_bank, NativeBank)
-        return NativeView(
-            self.network, self.context.append(design, outcome), [], [], None, None, (1, 1),
-            weights=self.weights,
-            packed=self.packed,
-            live_bank=self.live_bank.extend(design, outcome),
-            before=self.stored,
-            new=(design, outcome),
-            inner=self.inner,
-            tokens=self.tokens,
-            earlier=vars(self).get("supposed"),
-        )  # fmt: skip

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from torch import Tensor
 
-from aline.model.kernels import REMEMBERED, KernelBank, Place, place_of
+from aline.model.kernels import KernelBank, Place, up_to_date
 from aline.model.live_bank import Array, Fit, Indices, LiveBank, Worth
 
 try:
@@ -143,14 +143,7 @@ class NativeBank(LiveBank):
 
     def ask(self, points: Tensor) -> Known:  # type: ignore[override]
         """What is known of points [point, design] now."""
-        place = place_of(points)
-        before = self.asked.pop(place, None)
-        if before is None or before.known < len(self.designs):
-            before = self._known(points, before)
-        self.asked[place] = before  # now the latest
-        while len(self.asked) > REMEMBERED:
-            self.asked.pop(next(iter(self.asked)), None)
-        return before
+        return up_to_date(self.asked, points, len(self.designs), self._known)
 
     def _known(self, points: Tensor, before: Known | None) -> Known:
         """Add rows for the observations that came since."""

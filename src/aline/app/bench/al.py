@@ -121,7 +121,7 @@ def _rmse_part(settings: Settings, progress: Progress) -> Measured:
         progress(f"{name}: errors", len(methods), len(methods))
         rows += _ratio_rows(name, found, steps)
         data[f"rmse:{name}"] = {method: _band(curves.rmse) for method, curves in found.items()}
-        # Run by run, so that a later run of some methods can be paired with these of the others.
+        # Run by run, for whoever wants to pair other methods with these.
         data[f"runs:{name}"] = {
             method: [float(f"{value:.5g}") for value in curves.rmse[:, -1]]
             for method, curves in found.items()
