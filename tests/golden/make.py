@@ -52,18 +52,21 @@ def make_inputs(model: Model, length: int) -> Tensors:
 @torch.no_grad()
 def outputs(model: Model, given: Tensors) -> Tensors:
     """Posterior, predictions, and scores or a proposal, by the plain network."""
-    view = model.network.read(Context(given["designs"], given["outcomes"]))
-    posterior, predictive = view.posterior(), view.predictive(given["points"][:, None])
+    network = model.network
+    encoded = network.encode(Context(given["designs"], given["outcomes"]))
+    summary = network.summary(encoded)
+    posterior, predictive = network.beliefs(encoded, given["points"])
     found = {f"posterior.{n}": getattr(posterior, n)[:, 0] for n in ("log_weight", "mean", "std")}
     for name in ("log_weight", "mean", "std", "logit"):
         if hasattr(predictive, name):
             found[f"predictive.{name}"] = getattr(predictive, name)[:, 0]
     for name, goal in goals(given).items():
-        if model.network.policy.is_box:
-            proposal = view.propose(goal)
-            found |= {f"{name}.mean": proposal.mean[:, 0], f"{name}.log_std": proposal.log_std[:, 0]}
+        if network.policy.is_box:
+            at = network.propose(encoded, summary, goal)
+            found |= {f"{name}.mean": at.mean[:, 0], f"{name}.log_std": at.log_std[:, 0]}
         else:
-            found[f"{name}.scores"] = view.scores(given["candidates"][:, None], goal)[:, 0]
+            scores = network.scores(encoded, summary, goal, given["candidates"])
+            found[f"{name}.scores"] = scores[:, 0]
     return {key: value.contiguous() for key, value in found.items()}
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from aline.model.embedder import Mlp
+from aline.model.tokens import Mlp
 from aline.model.heads import LOG_SCALES
 
 MOST = 80.0  # a logit whose power can still be summed
@@ -25,7 +25,7 @@ NEAREST = 0.01  # squared offset, in units of the scale, below which nearer make
 class Seen(NamedTuple):
     """Observations as they are, and which of them each group sees."""
 
-    plain: Tensor  # [design + 1, batch, group or 1, 1, n], designs and outcomes
+    raw: Tensor  # [design + 1, batch, group or 1, 1, n], designs and outcomes
     bias: Tensor | None  # [batch, group or 1, 1, n], zero or minus infinity
 
     @classmethod
@@ -48,37 +48,37 @@ class CloseUp(nn.Module):
     def __init__(self, looks: int, design: int, width: int, heads: int):
         super().__init__()
         self.heads = heads
-        plain = heads * (design + 1)
-        self.aim = Mlp(width + plain, width, design * (heads + 1) + 1)
-        self.looks = nn.ModuleList(Look(design, width, heads, plain) for _ in range(looks))
+        raw = heads * (design + 1)
+        self.aim = Mlp(width + raw, width, design * (heads + 1) + 1)
+        self.looks = nn.ModuleList(Look(design, width, heads, raw) for _ in range(looks))
         with torch.no_grad():
             self.aim.second.bias.zero_()
             self.aim.second.weight.mul_(0.3)
 
-    def forward(self, tokens: Tensor, plain: Tensor, seen: Seen) -> tuple[Sight, Tensor]:
+    def forward(self, tokens: Tensor, raw: Tensor, seen: Seen) -> tuple[Sight, Tensor]:
         """Tokens [batch, group, target, embed] and what they read, [..., head * (design + 1)].
 
         Also gives what they read with the first and the last centre beside it.
         """
-        aim = self.aim(torch.cat([tokens, plain], -1))
+        aim = self.aim(torch.cat([tokens, raw], -1))
         share = aim[..., :-1].unflatten(-1, (self.heads + 1, -1)).softmax(-2)[..., :-1, :]
-        read = plain.unflatten(-1, (self.heads, -1))[..., :-1]
+        read = raw.unflatten(-1, (self.heads, -1))[..., :-1]
         first = (share * read).sum(-2)
         sight = Sight(tokens, first, aim[..., -1:].clamp(*LOG_SCALES))
         for look in self.looks:
-            sight = look(sight, plain, seen)
-        return sight, torch.cat([plain, first, sight.centre], -1)
+            sight = look(sight, raw, seen)
+        return sight, torch.cat([raw, first, sight.centre], -1)
 
 
 class Look(nn.Module):
     """Reads the observations relative to a centre, and moves it."""
 
-    def __init__(self, design: int, width: int, heads: int, plain: int):
+    def __init__(self, design: int, width: int, heads: int, raw: int):
         super().__init__()
         self.heads, self.design = heads, design
         hidden = width // 2
         self.relative = nn.Linear(design + 2, hidden)
-        self.told = nn.Linear(width + plain + 1, hidden + heads)
+        self.told = nn.Linear(width + raw + 1, hidden + heads)
         self.weigh = nn.Linear(hidden, 2 * heads)
         self.out = nn.Linear(hidden + heads * design, width)
         self.zoom = nn.Linear(width, 1)
@@ -86,27 +86,27 @@ class Look(nn.Module):
             self.zoom.bias.zero_()
             self.zoom.weight.mul_(0.3)
 
-    def forward(self, sight: Sight, plain: Tensor, seen: Seen) -> Sight:
+    def forward(self, sight: Sight, raw: Tensor, seen: Seen) -> Sight:
         """One look.
 
         Where an observation has only a few numbers, each of them is a row of its own over all
         observations: matrices and sums of a few columns are slow.
         """
-        shape = (*sight.zoom.shape[:3], seen.plain.shape[-1])
+        shape = (*sight.zoom.shape[:3], seen.raw.shape[-1])
         centre, zoom = (part.movedim(-1, 0)[..., None] for part in (sight.centre, sight.zoom))
-        offset = (seen.plain[: self.design] - centre) * (-zoom).exp()
+        offset = (seen.raw[: self.design] - centre) * (-zoom).exp()
         square = offset.square().sum(0, keepdim=True)
         offset = offset * (1 + square).rsqrt()  # [design, batch, group, target, n], short if near
-        outcome = seen.plain[self.design :].expand(1, *shape)
-        told = self.told(torch.cat([sight.tokens, plain, sight.zoom], -1))
+        outcome = seen.raw[self.design :].expand(1, *shape)
+        told = self.told(torch.cat([sight.tokens, raw, sight.zoom], -1))
         about, step = told.split([told.shape[-1] - self.heads, self.heads], -1)
         few = torch.cat([offset, (square + NEAREST).log(), outcome])
         base = about + self.relative.bias
         weigh = (self.relative.weight, self.weigh.weight, self.weigh.bias)
         if torch.is_grad_enabled():
-            read, pulled = LearnedRows.apply(few, base, *weigh, seen.bias)  # type: ignore[no-untyped-call]
+            read, pulled = LearnedAverages.apply(few, base, *weigh, seen.bias)  # type: ignore[no-untyped-call]
         else:
-            read, pulled = Rows.of(few, base, *weigh, seen.bias).averages
+            read, pulled = Averages.of(few, base, *weigh, seen.bias).averages
         found = torch.cat([read.flatten(-2), pulled.flatten(-2)], -1)
         tokens = sight.tokens + self.out(found)
         moved = sight.centre + sight.zoom.exp() * (step[..., None] * pulled).sum(-2)
@@ -114,7 +114,7 @@ class Look(nn.Module):
         return Sight(tokens, moved, closer)
 
 
-class Rows(NamedTuple):
+class Averages(NamedTuple):
     """Observations as the heads of a look weigh them, targets [batch, group, target] in one axis.
 
     A head may also look at nothing: then an observation counts by itself, not by its share.
@@ -135,7 +135,7 @@ class Rows(NamedTuple):
         weigh: Tensor,
         weigh_bias: Tensor,
         bias: Tensor | None,
-    ) -> Rows:
+    ) -> Averages:
         """From `few` numbers [design + 2, batch, group, target, n], of which offsets come first.
 
         A target's rows begin at its `base` [batch, group, target, hidden].
@@ -151,14 +151,15 @@ class Rows(NamedTuple):
         weights, pulls = (part.flatten(1, 3).transpose(0, 1) for part in (weights, weights * pull))
         total = 1 + weights.sum(-1, keepdim=True)
         # Each head reads its own part of the rows.
-        read = (weights @ hidden).unflatten(-1, (heads, -1)).diagonal(dim1=1, dim2=2).mT / total
+        parts = hidden.unflatten(-1, (heads, -1)).transpose(1, 2)
+        read = (weights[:, :, None] @ parts)[:, :, 0] / total
         pulled = pulls @ few[:-2].flatten(1, 3).movedim(0, -1) / total
         averages = (read.view(*shape[:3], heads, -1), pulled.view(*shape[:3], heads, -1))
         return cls(hidden, weights, pulls, total, averages)
 
 
-class LearnedRows(torch.autograd.Function):
-    """The averages of `Rows`, with their gradients.
+class LearnedAverages(torch.autograd.Function):
+    """The averages of `Averages`, with their gradients.
 
     Written by hand: the rows are the largest tensors of a training, and automatic differentiation
     writes and adds up more of them than it must, which took half again as long for the whole look.
@@ -166,8 +167,8 @@ class LearnedRows(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, few: Tensor, base: Tensor, *weights: Any) -> tuple[Tensor, Tensor]:
-        """As `Rows.of`."""
-        rows = Rows.of(few, base, *weights)
+        """As `Averages.of`."""
+        rows = Averages.of(few, base, *weights)
         ctx.save_for_backward(few, *weights[:2], *rows[:-1], *rows.averages)
         return rows.averages
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from aline.model.embedder import Mlp
+from aline.model.tokens import Mlp
 
 STD_FLOOR = 1e-4
 LOG_SCALES = (-7.0, 1.0)  # of a mixture; the prior's is about 0
@@ -122,8 +122,8 @@ class Bernoulli:
 class MixtureHead(nn.Module):
     """A token to a mixture. At the start of training it is near N(0, 1), the prior.
 
-    Beside the token it may see `plain` numbers, averages of what was measured. Then the mixture is
-    laid out around a base, on a scale of its own: the base is an average of the plain numbers and
+    Beside the token it may see `raw` numbers, averages of what was measured. Then the mixture is
+    laid out around a base, on a scale of its own: the base is an average of the raw numbers and
     of zero, the prior's mean, by weights that the head chooses. Averages of nearly equal numbers
     hardly feel the noise of their weights, so a posterior that is a thousand times narrower than
     the prior can be centred without a thousand times more exact weights.
@@ -134,34 +134,34 @@ class MixtureHead(nn.Module):
         width: int,
         hidden: int,
         components: int,
-        plain: int = 0,
+        raw: int = 0,
         limits: tuple[float, float] | None = None,
     ):
         super().__init__()
-        self.components, self.plain, self.limits = components, plain, limits
+        self.components, self.raw, self.limits = components, raw, limits
         shape = torch.zeros(3, components)
         shape[1] = torch.linspace(-1, 1, components)
         shape[2] = 0.4  # softplus(0.4) = 0.91
-        layout = torch.zeros(plain + 2 if plain else 0)
-        if plain:
-            layout[plain] = 3.0  # at first the base is zero
-        self.mlp = Mlp(width + plain, hidden, shape.numel() + len(layout))
+        layout = torch.zeros(raw + 2 if raw else 0)
+        if raw:
+            layout[raw] = 3.0  # at first the base is zero
+        self.mlp = Mlp(width + raw, hidden, shape.numel() + len(layout))
         with torch.no_grad():
             self.mlp.second.bias.copy_(torch.cat([shape.flatten(), layout]))
             self.mlp.second.weight.mul_(0.3)
 
-    def forward(self, tokens: Tensor, plain: Tensor, zoom: Tensor | None = None) -> Mixture:
-        """[..., embed] and [..., plain] -> mixtures [...]; zoom [..., 1] is a log scale."""
-        return self.read(self.mlp(torch.cat([tokens, plain], -1)), plain, zoom)
+    def forward(self, tokens: Tensor, raw: Tensor, zoom: Tensor | None = None) -> Mixture:
+        """[..., embed] and [..., raw] -> mixtures [...]; zoom [..., 1] is a log scale."""
+        return self.read(self.mlp(torch.cat([tokens, raw], -1)), raw, zoom)
 
-    def read(self, raw: Tensor, plain: Tensor, zoom: Tensor | None = None) -> Mixture:
+    def read(self, numbers: Tensor, raw: Tensor, zoom: Tensor | None = None) -> Mixture:
         """What the MLP's numbers [..., 3 * component + layout] mean."""
-        logit, mean, spread = raw[..., : 3 * self.components].chunk(3, -1)
+        logit, mean, spread = numbers[..., : 3 * self.components].chunk(3, -1)
         std = F.softplus(spread) + STD_FLOOR
-        if self.plain:
-            layout = raw[..., 3 * self.components :]
+        if self.raw:
+            layout = numbers[..., 3 * self.components :]
             share = layout[..., :-1].softmax(-1)[..., :-1]
-            base = (share * plain).sum(-1, keepdim=True)
+            base = (share * raw).sum(-1, keepdim=True)
             scale = layout[..., -1:] if zoom is None else layout[..., -1:] + zoom
             scale = scale.clamp(*LOG_SCALES).exp()
             mean, std = base + scale * mean, scale * std + STD_FLOOR
@@ -173,13 +173,13 @@ class MixtureHead(nn.Module):
 class BernoulliHead(nn.Module):
     """A token to a probability."""
 
-    def __init__(self, width: int, hidden: int, plain: int = 0):
+    def __init__(self, width: int, hidden: int, raw: int = 0):
         super().__init__()
-        self.mlp = Mlp(width + plain, hidden, 1)
+        self.mlp = Mlp(width + raw, hidden, 1)
 
-    def forward(self, tokens: Tensor, plain: Tensor) -> Bernoulli:
-        """[..., embed] and [..., plain] -> probabilities [...]."""
-        return Bernoulli(self.mlp(torch.cat([tokens, plain], -1)).squeeze(-1))
+    def forward(self, tokens: Tensor, raw: Tensor) -> Bernoulli:
+        """[..., embed] and [..., raw] -> probabilities [...]."""
+        return Bernoulli(self.mlp(torch.cat([tokens, raw], -1)).squeeze(-1))
 
 
 Belief = Mixture | Bernoulli

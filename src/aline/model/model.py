@@ -14,7 +14,8 @@ import torch
 from aline import __version__
 from aline.errors import CheckpointError
 from aline.model.checkpoint import read_tensors, write_atomically, write_tensors
-from aline.model.network import ModelConfig, Network
+from aline.model.config import ModelConfig
+from aline.model.network import Network
 from aline.tasks import Spec
 
 WEIGHTS, CARD = "weights.safetensors", "card.json"

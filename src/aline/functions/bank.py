@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from aline.episodes import Context
 from aline.errors import InternalError
-from aline.model.rows import Rows
+from aline.functions.rows import Rows
 
 NOISE = 1e-4  # variance of the noise over the function's, where nothing else is known
 RANGE = (0.02, 1.0)  # lengthscales, for a design space of [-1, 1], times the root of its dimension

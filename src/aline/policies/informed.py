@@ -18,7 +18,7 @@ from torch import Tensor
 
 from aline.episodes import Context
 from aline.model.heads import Mixture
-from aline.model.refine import power_of
+from aline.policies.importance import power_of
 from aline.tasks import Task
 
 DRAWS = 2048  # from q, among which possible truths are sought

@@ -21,8 +21,8 @@ from torch import Tensor
 
 from aline.episodes import Goal
 from aline.model.heads import Mixture
-from aline.model.kernels import NOISE as BANK_NOISE
-from aline.model.kernels import Bank
+from aline.functions.bank import NOISE as BANK_NOISE
+from aline.functions.bank import Bank
 from aline.model.live_bank import LiveBank
 
 ODDS = 4.0  # of a function beyond the network's prior, before any data

@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from aline.errors import InputError
-from aline.model.closer import Cloud, Data, Kernels, Proposal, fits, log_prior
-from aline.model.kernels import KINDS, Bank, KernelBank, spread_evenly
-from aline.model.refine import power_of
+from aline.functions.closer import Cloud, Data, Kernels, Proposal, fits, log_prior
+from aline.functions.bank import KINDS, Bank, KernelBank, spread_evenly
+from aline.policies.importance import power_of
 from aline.tasks import Spec
 
 EFFECTIVE = 8.0  # hypotheses that count at least

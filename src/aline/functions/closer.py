@@ -17,7 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from aline.model.kernels import KINDS, Bank
+from aline.functions.bank import KINDS, Bank
 
 PARENTS = 32  # of the grid that new hypotheses are drawn around, at most
 WIDER = 1.5  # variance of a new one around its parent, over that of the posterior

@@ -22,9 +22,9 @@ from torch import Tensor
 from aline.episodes import Context, Goal
 from aline.errors import InternalError
 from aline.model.heads import Belief, Bernoulli, Mixture
-from aline.model.kernels import Bank
+from aline.functions.bank import Bank
 from aline.model.network import STEEP, Network, View
-from aline.model.wider import Wider, mixed
+from aline.functions.wider import Wider, mixed
 from aline.spaces import Real
 
 NOISES = (1e-12, 1e3)  # over the outcomes' spread: beyond these a known one makes no difference

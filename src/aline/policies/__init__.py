@@ -1,0 +1,1 @@
+"""From scores and proposals to the next design."""
