@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from aline.episodes.goals import predictions
     from aline.errors import AlineError, UserError
     from aline.experiment.experiment import Experiment
-    from aline.experiment.regressor import ActiveRegressor
+    from aline.functions.regressor import ActiveRegressor
     from aline.spaces import Binary, Box, Grid, Pool, Real
     from aline.tasks.psychometric import Psychometric
     from aline.tasks.task import Task
@@ -37,7 +37,7 @@ __all__ = [
 # Where each public name lives. They are imported on first use: `import aline` stays instant,
 # and a command such as `aline --help` does not wait for torch.
 _HOMES = {
-    "ActiveRegressor": "aline.experiment.regressor",
+    "ActiveRegressor": "aline.functions.regressor",
     "AlineError": "aline.errors",
     "Binary": "aline.spaces",
     "Box": "aline.spaces",

@@ -23,7 +23,7 @@ from aline.baselines import (
     VsoedConfig,
 )
 from aline.episodes import FixedPool, Offer, Policy, RandomPolicy, play
-from aline.model import LearnedPolicy
+from aline.policies import LearnedPolicy
 from aline.model.policy import Memory
 from aline.spaces import Binary, Pool, Real
 from aline.tasks import Task, get, is_differentiable

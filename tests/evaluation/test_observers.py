@@ -2,6 +2,7 @@ import pytest
 import torch
 from small import seeded, small_network
 
+from aline.engine import BatchEngine
 from aline.baselines import PsiMarginal
 from aline.episodes import RandomPolicy
 from aline.evaluation.observers import (
@@ -10,7 +11,7 @@ from aline.evaluation.observers import (
     play_observers,
     posterior_rmse,
 )
-from aline.model import LearnedPolicy
+from aline.policies import LearnedPolicy
 from aline.tasks import get
 
 GRID = {"threshold": 9, "slope": 4, "guess": 3, "lapse": 3}
@@ -59,7 +60,7 @@ def test_errors_of_a_grid_are_those_of_its_posterior() -> None:
 def test_errors_of_the_network_are_those_of_its_draws() -> None:
     task = get("psychometric", horizon=4)
     network = small_network(task)
-    played = play_observers(LearnedPolicy(network), task, TARGET, count=3, seed=0)
+    played = play_observers(LearnedPolicy(BatchEngine(network)), task, TARGET, count=3, seed=0)
     errors = network_errors(network, played)
     assert errors["guess"].shape == (3, 5)
     some = network_errors(network, played, [0, 4])

@@ -4,8 +4,9 @@ import pytest
 import torch
 from small import goal_for, seeded, small_network
 
+from aline.engine import BatchEngine
 from aline.episodes import Context, Offer
-from aline.model import LearnedPolicy
+from aline.policies import LearnedPolicy
 from aline.model.heads import Mixture
 from aline.model.informed import Informed, tempered
 from aline.tasks import Task, get, simulator_of
@@ -92,12 +93,14 @@ def test_an_informed_policy_asks_the_task_it_is_given() -> None:
 def test_without_a_simulator_it_is_a_pool_policy() -> None:
     task = line()
     network = small_network(task, policy="informed")
-    assert LearnedPolicy(network).informed is None  # the built-in line names no designs
-    assert LearnedPolicy(network, task=task).informed is not None
-    assert LearnedPolicy(network, task=task, standardise=True).informed is None
+    assert (
+        LearnedPolicy(BatchEngine(network)).informed is None
+    )  # the built-in line names no designs
+    assert LearnedPolicy(BatchEngine(network), task=task).informed is not None
+    assert LearnedPolicy(BatchEngine(network), task=task, standardise=True).informed is None
     offer = Offer(task.spec.design.sample(2, 9, seeded(1)))
     goal = goal_for(task.spec, ("slope",), 2)
-    pool = LearnedPolicy(network)
+    pool = LearnedPolicy(BatchEngine(network))
     scores = pool.begin(goal).view.scores(offer.points[:, None], goal)[:, 0]
     chosen = pool.choose(pool.begin(goal), offer, seeded(0))
     assert torch.equal(chosen, offer.points[torch.arange(2), scores.argmax(1)])

@@ -6,7 +6,8 @@ from small import SIZES, goal_for, random_context, seeded
 from torch import Tensor
 
 from aline.episodes import Context, Goal, Offer
-from aline.model import LearnedPolicy, Mixture, ModelConfig, Network, View, fresh
+from aline.model import Mixture, ModelConfig, Network, View, fresh
+from aline.policies import LearnedPolicy
 from aline.model.live_functions import SHORTLIST, FunctionView
 from aline.model.policy import Memory
 from aline.model.running import begin

@@ -9,7 +9,8 @@ from small import SIZES, seeded
 from torch import Tensor
 
 from aline.episodes import Context, FixedPool, Goal, play
-from aline.model import LearnedPolicy, Mixture, ModelConfig, Network, View, fresh, live_native
+from aline.model import Mixture, ModelConfig, Network, View, fresh, live_native
+from aline.policies import LearnedPolicy
 from aline.model.kernels import KernelBank
 from aline.model.live_bank import LiveBank
 from aline.model.live_functions import FunctionView, begin_function

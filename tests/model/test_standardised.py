@@ -6,6 +6,7 @@ import pytest
 import torch
 from small import SIZES, goal_for, random_context, seeded, small_network
 
+from aline.engine import BatchEngine
 from aline.episodes import Context, Offer, play
 from aline.model import (
     LearnedPolicy,
@@ -79,7 +80,7 @@ def test_the_scale_is_the_standard_error_of_the_next_outcome() -> None:
 @CONTEXTS
 def test_a_policy_asks_the_same_in_any_units(context: str) -> None:
     network = small_network(TASK, context=context)  # type: ignore[arg-type]
-    policy = LearnedPolicy(network, standardise=True)
+    policy = LearnedPolicy(BatchEngine(network), standardise=True)
     goal = goal_for(TASK.spec, ("predictions",), 2)
     offer = Offer(TASK.spec.design.sample(2, 30, seeded(0)))
     data = random_context(TASK.spec, 2, 4)

@@ -7,7 +7,8 @@ import torch
 from small import SIZES, goal_for, largest_difference, random_context, seeded
 
 from aline.episodes import Context, Goal, draw_goals
-from aline.model import LearnedPolicy, ModelConfig, Network, View, fresh
+from aline.model import ModelConfig, Network, View, fresh
+from aline.policies import LearnedPolicy
 from aline.model.heads import Bernoulli, Mixture
 from aline.model.network import MANY
 from aline.model.running import begin

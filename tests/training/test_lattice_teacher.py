@@ -11,7 +11,8 @@ from aline.baselines import PsiMarginal
 from aline.episodes import Context, RandomPolicy, play
 from aline.errors import InputError
 from aline.evaluation.greedy import exact_greedy
-from aline.model import LearnedPolicy, ModelConfig
+from aline.model import ModelConfig
+from aline.policies import LearnedPolicy
 from aline.spaces import Binary, Box, Design, Pool
 from aline.tasks import PREDICTIONS, Task, get
 from aline.training import TrainingConfig

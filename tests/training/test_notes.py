@@ -3,8 +3,10 @@
 import pytest
 import torch
 
+from aline.engine import BatchEngine
 from aline.episodes import draw_goals, play
-from aline.model import LearnedPolicy, ModelConfig, fresh
+from aline.model import ModelConfig, fresh
+from aline.policies import LearnedPolicy
 from aline.tasks import get
 from aline.training.losses import up_to
 from aline.training.notes import Notes, Noting
@@ -16,7 +18,7 @@ def test_notes_are_what_the_network_makes_of_prefixes(context):
     task = get("location", horizon=5)
     config = ModelConfig(policy="box", context=context, looks=1)
     network = fresh(task.spec, config, generator).requires_grad_(False)
-    policy = Noting(LearnedPolicy(network))
+    policy = Noting(LearnedPolicy(BatchEngine(network)))
     world, goal = task.draw(7, generator), draw_goals(task.spec, 7, generator)
     episodes = play(policy, world, goal, steps=5, generator=generator)
     notes = Notes.of(policy.views)

@@ -6,7 +6,7 @@ from torch import Tensor
 from aline import zoo
 from aline.errors import NotFoundError
 from aline.evaluation.observers import Played, play_observers
-from aline.model import LearnedPolicy
+from aline.policies import LearnedPolicy
 from aline.tasks import get
 
 TASK = get("psychometric")

@@ -14,7 +14,7 @@ import torch
 
 from aline.app.subject import Subject
 from aline.experiment import Experiment, Posterior
-from aline.model.refine import can_refine
+from aline.experiment.refine import can_refine
 from aline.spaces import Parameters
 from aline.tasks import PREDICTIONS, Spec, Task, World
 

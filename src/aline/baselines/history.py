@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from aline.episodes import Context, Goal, Offer
 from aline.errors import InputError
-from aline.model.policy import nearest
+from aline.policies import nearest
 from aline.spaces import Design
 from aline.tasks import Task, World
 from aline.training.budget import Budget

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -60,6 +60,14 @@ class Goal:
             self.points_mask.expand(batch, -1),
             tuple(turn.repeat(batch) for turn in self.turns),
         )
+
+    @classmethod
+    def together(cls, goals: Sequence[Goal]) -> Goal:
+        """Goals of parameters alone, one episode each, as a batch."""
+        parameters = torch.cat([goal.parameters for goal in goals])
+        points, mask = goals[0].points[:, :0], goals[0].points_mask[:, :0]
+        batch = len(parameters)
+        return cls(parameters, points.expand(batch, -1, -1), mask.expand(batch, -1))
 
     @property
     def log_weight(self) -> Tensor:

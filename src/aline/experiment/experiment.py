@@ -106,7 +106,7 @@ class Experiment:
             "noise": check_noise(noise, standardise),
             **({} if key is None else {"key": check_key(key)}),
         }
-        state = State.start(model.network, created)
+        state = State.start(model, created)
         kept = open_storage(storage)
         self._begin(kept, _create(kept, name, spec.name, created), created, state)
 
@@ -124,7 +124,7 @@ class Experiment:
         created, *events = kept.read(name)
         if created.get("event") != "created" or created["version"] > VERSION:
             raise StorageError(f"experiment {name!r} was written by a newer aline: upgrade aline")
-        state = State.start(find_model(created, name, model).network, created)
+        state = State.start(find_model(created, name, model), created)
         experiment = cls.__new__(cls)
         experiment._begin(kept, name, created, _replay(state, events, name))
         return experiment
@@ -190,7 +190,7 @@ class Experiment:
     @target.setter
     def target(self, target: Target | Iterable[Target] | None) -> None:
         state = self._state
-        self._change(target=plain_target(state.spec, target, state.policy.standardise))
+        self._change(target=plain_target(state.spec, target, state.is_standardised))
 
     @property
     def horizon(self) -> int:

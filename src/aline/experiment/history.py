@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from aline.experiment.posterior import Posterior
-from aline.experiment.state import State, begin_view, posterior_of
+from aline.experiment.state import State, posterior_of
 
 
 class History:
@@ -36,9 +36,10 @@ def _shared(a: tuple[int, ...], b: tuple[int, ...]) -> int:
 @torch.inference_mode()
 def _replayed(state: State, start: int, stop: int) -> list[Posterior]:
     """The posteriors with start, …, stop - 1 observations."""
-    view, context, found = begin_view(state.policy), state.view.context, []
+    engine, context, found = state.engine, state.context, []
+    data = engine.begin(1)
     for length in range(stop):
         if length >= start:
-            found.append(posterior_of(view, state.spec))
-        view = view.extend(context.designs[:, length], context.outcomes[:, length])
+            found.append(posterior_of(engine, data))
+        data = engine.extend(data, context.designs[:, length], context.outcomes[:, length])
     return found

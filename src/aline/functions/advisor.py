@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -37,6 +37,12 @@ class FunctionAdvisor(NoAdvisor):
         """Take a whole context in, for one group that sees all of it."""
         visible = None if context.mask is None else context.mask[:, None]
         return FunctionAdvice(self, self.bank.read(context, visible, None))
+
+    def in_units(self, engine: Any, noise: float | None) -> Any:
+        """An engine that standardises outcomes as they arrive."""
+        from aline.functions.units import StandardisedEngine
+
+        return StandardisedEngine(engine, noise)
 
 
 class FunctionAdvice(Advice):

@@ -17,9 +17,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from aline.errors import InputError
-from aline.functions.closer import Cloud, Data, Kernels, Proposal, fits, log_prior
 from aline.functions.bank import KINDS, Bank, KernelBank, spread_evenly
+from aline.functions.closer import Cloud, Data, Kernels, Proposal, fits, log_prior
+from aline.functions.task import NOISE
 from aline.policies.importance import power_of
 from aline.tasks import Spec
 
@@ -42,14 +42,8 @@ class Hypotheses(KernelBank):
     tied: Tensor  # bool [hypothesis], whether all axes have one lengthscale
 
     def __init__(self, spec: Spec, count: int):
-        names = spec.hyperparameters
-        if names is None:
-            raise InputError(
-                "hypotheses are about a Gaussian process's lengthscale and scale: name them in "
-                "Process(...), or use ModelConfig(hypotheses=0)"
-            )
-        self.spec, self.names = spec, names
-        self.along = spec.parameters.index(names.lengthscale)
+        self.spec = spec
+        self.along = spec.parameters.index("lengthscale")
         share = spread_evenly(count, len(spec.parameters) + 1)
         z = torch.special.ndtri(EDGE + (1 - 2 * EDGE) * share[:, :-1])
         # Many functions have one lengthscale for all axes.
@@ -69,10 +63,10 @@ class Hypotheses(KernelBank):
         """
         user = self.spec.parameters.to_user(z)
         half = (self.spec.design.high - self.spec.design.low) / 2
-        scale = user[self.names.scale]
+        scale = user["output_scale"]
         own = self.spec.outcome.to_network(torch.stack([scale, torch.zeros_like(scale)]))
-        lengthscales = user[self.names.lengthscale].reshape(*z.shape[:-1], -1)
-        return half / lengthscales, (self.names.noise / scale).square(), (own[0] - own[1]).log()
+        lengthscales = user["lengthscale"].reshape(*z.shape[:-1], -1)
+        return half / lengthscales, (NOISE / scale).square(), (own[0] - own[1]).log()
 
     @property
     def guess_features(self) -> int:

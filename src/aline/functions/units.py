@@ -1,30 +1,31 @@
-"""A view whose outcomes are standardised as they arrive, so that they may come in any units.
+"""Outcomes that are standardised as they arrive, so that they may come in any units.
 
 The network meets functions of about the size that its task declares. Here it sees the data less
 their mean and over their spread, whatever these are, and its predictions are mapped back. Both
-change with every observation, so the context is read anew each time; what a bank of kernels knows
-of the designs alone is kept.
+change with every observation, so the context is read anew each time; what the kernels know of the
+designs alone is kept.
 
-Whoever leaves the units open knows little of the function. So where the network has a bank, its
-predictions and its choices for them are averaged with those of a process for functions beyond its
-prior (model/wider.py), by their evidence.
+Whoever leaves the units open knows little of the function. So predictions and choices for them are
+averaged with those of a process for functions beyond the network's prior, by their evidence.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from aline.engine import BatchEngine, LiveEngine
 from aline.episodes import Context, Goal
 from aline.errors import InternalError
-from aline.model.heads import Belief, Bernoulli, Mixture
-from aline.functions.bank import Bank
-from aline.model.network import STEEP, Network, View
+from aline.functions.advisor import FunctionAdvice
 from aline.functions.wider import Wider, mixed
+from aline.model import Belief, Bernoulli, Mixture, Proposal
+from aline.model.policy import STEEP
 from aline.spaces import Real
 
 NOISES = (1e-12, 1e3)  # over the outcomes' spread: beyond these a known one makes no difference
@@ -61,90 +62,105 @@ class Units:
         return ((outcomes - loc) / scale).float()
 
     def restore(self, belief: Belief) -> Belief:
-        """A belief [batch, group, target] of what the network saw, about the outcomes."""
+        """A belief [batch, target] of what the network saw, about the outcomes."""
         if isinstance(belief, Bernoulli):
             raise InternalError("only real outcomes are standardised")
-        loc, scale = (part.view(-1, 1, 1, 1) for part in (self.loc, self.scale))
+        loc, scale = (part.view(-1, 1, 1) for part in (self.loc, self.scale))
         return replace(belief, mean=belief.mean * scale + loc, std=belief.std * scale)
 
 
-@dataclass(kw_only=True)
-class StandardisedView(View):
-    """`context` holds the outcomes as they came; what the network holds of them is standardised."""
+class Standardised:
+    """A context as it came, and how the network holds it."""
 
-    units: Units
-    noise: float | None = None  # its standard deviation, in the user's units, where it is known
+    def __init__(self, context: Context, advice: FunctionAdvice, noise: float | None):
+        """`advice` is of the designs, with whatever outcomes; `noise` [batch] is standardised."""
+        self.context, self.units = context, Units.of(context.outcomes)
+        self.outcomes = self.units.standardise(context.outcomes)
+        self.advice = advice.restated(self.outcomes)
+        self.noise = None
+        if noise is not None:
+            self.noise = (noise / self.units.scale).clamp(*NOISES)
 
     @cached_property
-    def wider(self) -> tuple[Wider, Tensor] | None:
+    def process(self) -> tuple[Wider, Tensor] | None:
         """A process beyond the network's prior and its share [batch] of all belief.
 
         There is none before outcomes have a scale.
         """
-        if self.bank is None or self.context.outcomes.shape[1] < 2:
+        if self.context.length < 2:
             return None
-        outcomes = self.units.standardise(self.context.outcomes)
-        process = Wider.of(self.context.designs, outcomes, self._seen_noise())
-        return process, process.share(self.bank)
-
-    def _seen_noise(self) -> Tensor | None:
-        """The noise [batch] of standardised outcomes."""
-        if self.noise is None:
-            return None
-        outcome = self.network.spec.outcome
-        if not isinstance(outcome, Real) or outcome.scale is None:
-            raise InternalError("only real outcomes are standardised")
-        return (self.noise / outcome.scale / self.units.scale).clamp(*NOISES)
-
-    def predictive(self, points: Tensor) -> Belief:
-        """Beliefs about outcomes, on the scale on which these came."""
-        belief = self._not_below_noise(super().predictive(points))
-        if self.wider is not None and isinstance(belief, Mixture):
-            process, share = self.wider
-            other = process.predict(points[:, 0])  # as of a view of one group
-            belief = mixed(belief, other, share)
-        return self.units.restore(belief)
-
-    def _not_below_noise(self, belief: Belief) -> Belief:
-        """The network's belief, which knows no outcome better than its noise lets it."""
-        noise = self._seen_noise()
-        if noise is None or not isinstance(belief, Mixture):
-            return belief
-        least = noise.to(belief.std.dtype)[:, None, None, None]
-        return replace(belief, std=torch.maximum(belief.std, least))
-
-    def scores(self, candidates: Tensor, goal: Goal) -> Tensor:
-        """The policy's logits, and what the process finds best for goals of predictions alone."""
-        logits = super().scores(candidates, goal)
-        if self.wider is None or not goal.points.shape[1]:
-            return logits
-        process, share = self.wider
-        share = share.masked_fill(goal.parameters.any(1), 0.0).to(logits.dtype)[:, None, None]
-        worth = process.worth(candidates[:, 0], goal)[:, None].to(logits.dtype)
-        return logits + share * (STEEP * worth - logits)
-
-    def extend(self, design: Tensor, outcome: Tensor) -> StandardisedView:
-        """With one more observation, in units that may have changed by it."""
-        bank = self.bank.extend(design, outcome) if isinstance(self.bank, Bank) else None
-        context = self.context.append(design, outcome)
-        return read_standardised(self.network, context, bank, self.noise)
+        process = Wider.of(self.context.designs, self.outcomes, self.noise)
+        return process, process.share(self.advice.bank)
 
 
-def read_standardised(
-    network: Network, context: Context, bank: Bank | None = None, noise: float | None = None
-) -> StandardisedView:
-    """Take in a whole context [batch, context], without padding; `bank` is one of its designs.
+class StandardisedEngine:
+    """An engine for outcomes in any units.
 
     `noise` is the standard deviation of what is measured, in the user's units, where it is known.
     """
-    if context.mask is not None:
-        raise InternalError("a padded context cannot be standardised")
-    units = Units.of(context.outcomes)
-    seen = Context(context.designs, units.standardise(context.outcomes))
-    if bank is None:
-        view = network.read(seen)
-    else:
-        view = network.read_tokens(seen)
-        view.bank = bank.restated(seen.outcomes)
-    parts = {field.name: getattr(view, field.name) for field in fields(view)}
-    return StandardisedView(**{**parts, "context": context}, units=units, noise=noise)
+
+    def __init__(self, inner: BatchEngine | LiveEngine, noise: float | None = None):
+        self.inner, self.network = inner, inner.network
+        outcome = self.network.spec.outcome
+        if not isinstance(outcome, Real) or outcome.scale is None:
+            raise InternalError("only real outcomes are standardised")
+        self.noise = None if noise is None else noise / outcome.scale
+
+    def begin(self, batch: int) -> Standardised:
+        """The state before any data, in double precision: outcomes may differ little."""
+        nothing = torch.zeros(batch, 0, dtype=torch.float64)
+        return self.read(Context(torch.zeros(batch, 0, len(self.network.spec.design)), nothing))
+
+    def read(self, context: Context) -> Standardised:
+        """The state after a whole context, without padding."""
+        if context.mask is not None:
+            raise InternalError("a padded context cannot be standardised")
+        plain = Context(context.designs, context.outcomes.float())
+        return Standardised(context, self._advice(plain), self.noise)
+
+    def _advice(self, context: Context) -> FunctionAdvice:
+        advice = self.network.advisor.read(context)
+        assert isinstance(advice, FunctionAdvice)
+        return advice
+
+    def extend(self, state: Standardised, design: Tensor, outcome: Tensor) -> Standardised:
+        """With one more observation, in units that may have changed by it."""
+        advice = state.advice.extend(design, outcome.float())
+        return Standardised(state.context.append(design, outcome), advice, self.noise)
+
+    def context(self, state: Standardised) -> Context:
+        """The data of a state, as they came."""
+        return state.context
+
+    def _inner(self, state: Standardised) -> Any:
+        """The state as the engine behind holds it."""
+        return self.inner.read(Context(state.context.designs, state.outcomes), state.advice)
+
+    def posterior(self, state: Standardised) -> Mixture:
+        """Of parameters, in units of the outcomes' spread."""
+        return self.inner.posterior(self._inner(state))
+
+    def predictive(self, state: Standardised, points: Tensor) -> Belief:
+        """Beliefs about outcomes, on the scale on which these came."""
+        belief = self.inner.predictive(self._inner(state), points)
+        assert isinstance(belief, Mixture)
+        if state.noise is not None:  # no outcome is known better than its noise lets it
+            least = state.noise.to(belief.std.dtype)[:, None, None]
+            belief = replace(belief, std=torch.maximum(belief.std, least))
+        if state.process is not None:
+            process, share = state.process
+            belief = mixed(belief, process.predict(points)[:, 0], share)
+        return state.units.restore(belief)
+
+    def scores(self, state: Standardised, goal: Goal, candidates: Tensor) -> Tensor:
+        """The policy's logits, and what the process finds best for goals of predictions alone."""
+        logits = self.inner.scores(self._inner(state), goal, candidates)
+        if state.process is None or not goal.points.shape[1]:
+            return logits
+        process, share = state.process
+        share = share.masked_fill(goal.parameters.any(1), 0.0).to(logits.dtype)[:, None]
+        return logits + share * (STEEP * process.worth(candidates, goal).to(logits.dtype) - logits)
+
+    def propose(self, state: Standardised, goal: Goal) -> Proposal:
+        """No policy of functions proposes points."""
+        raise InternalError("a policy of functions scores candidates")

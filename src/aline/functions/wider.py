@@ -20,10 +20,9 @@ import torch
 from torch import Tensor
 
 from aline.episodes import Goal
-from aline.model.heads import Mixture
 from aline.functions.bank import NOISE as BANK_NOISE
 from aline.functions.bank import Bank
-from aline.model.live_bank import LiveBank
+from aline.model import Mixture
 
 ODDS = 4.0  # of a function beyond the network's prior, before any data
 LENGTHSCALE = (0.5, 1.5)  # in a design space of [-1, 1]: a middle, and the spread of the log
@@ -254,7 +253,7 @@ class Wider:
         weight = share.log() + kernels.log_density - normal
         return cls(data, kernels, weight.log_softmax(1), weight.logsumexp(1))
 
-    def share(self, bank: Bank | LiveBank) -> Tensor:
+    def share(self, bank: Bank) -> Tensor:
         """The probability [batch] that the data are of this process, not of the bank's."""
         other = evidence_of(bank, self.data.outcomes.shape[1], self.data.log_noise is not None)
         return torch.sigmoid(math.log(ODDS) + self.log_evidence - other)
@@ -319,7 +318,7 @@ def mixed(belief: Mixture, other: Mixture, share: Tensor) -> Mixture:
     return Mixture(*(torch.cat([a.to(dtype), b.to(dtype)], -1) for a, b in pairs))
 
 
-def evidence_of(bank: Bank | LiveBank, count: int, noise_known: bool = False) -> Tensor:
+def evidence_of(bank: Bank, count: int, noise_known: bool = False) -> Tensor:
     """The log evidence [batch] of a bank of one group, of `count` outcomes.
 
     By the measure of `Data.attempt`. Where the noise is not known, the one that its kernels imply

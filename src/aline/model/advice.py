@@ -93,6 +93,13 @@ class NoAdvisor(nn.Module):
         """Take a whole context in, for one group that sees all of it."""
         return Advice(len(context.designs), 1)
 
+    def in_units(self, engine: Any, noise: float | None) -> Any:
+        """An engine for outcomes in a user's units, of which the network was not trained."""
+        raise InputError(
+            "standardise is for models of unknown functions, such as gp1d: other simulators have "
+            "units of their own"
+        )
+
 
 @dataclass(frozen=True)
 class Given(Advice):

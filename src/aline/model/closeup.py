@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from aline.model.tokens import Mlp
 from aline.model.heads import LOG_SCALES
+from aline.model.tokens import Mlp
 
 MOST = 80.0  # a logit whose power can still be summed
 NEAREST = 0.01  # squared offset, in units of the scale, below which nearer makes no difference

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +30,14 @@ class Mixture:
         """Log density of value [...]."""
         z = (value[..., None] - self.mean) / self.std
         return (self.log_weight - self.std.log() - 0.5 * z * z).logsumexp(-1) - _LOG_SQRT_2PI
+
+    def __getitem__(self, index: Any) -> Mixture:
+        """Of some targets."""
+        return replace(self, **{name: part[index] for name, part in self.tensors().items()})
+
+    def tensors(self) -> dict[str, Tensor]:
+        """By name."""
+        return {"log_weight": self.log_weight, "mean": self.mean, "std": self.std}
 
     def unsqueeze(self, dim: int) -> Mixture:
         """With one more axis of targets, that values may broadcast along."""
@@ -112,6 +121,14 @@ class Bernoulli:
     def log_prob(self, value: Tensor) -> Tensor:
         """Log probability of outcomes [...] of -1 or +1."""
         return F.logsigmoid(self.logit * value)
+
+    def __getitem__(self, index: Any) -> Bernoulli:
+        """Of some targets."""
+        return Bernoulli(self.logit[index])
+
+    def tensors(self) -> dict[str, Tensor]:
+        """By name."""
+        return {"logit": self.logit}
 
     @property
     def probability(self) -> Tensor:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from aline.tasks import Spec
 WEIGHTS, CARD = "weights.safetensors", "card.json"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Model:
     """What `train` returns and `load` reads."""
 
@@ -34,6 +36,20 @@ class Model:
     def spec(self) -> Spec:
         """The task without its simulator."""
         return self.network.spec
+
+    @cached_property
+    def digest(self) -> str:
+        """What identifies a model: all that its posterior depends on.
+
+        Not the rest of its card, where measurements and fields of later versions may be added.
+        """
+        task = self.spec.to_json()
+        scales = {part: task[part] for part in ("parameters", "design", "outcome")}
+        found = hashlib.sha256(json.dumps(scales, sort_keys=True).encode())
+        for name, tensor in sorted(self.network.state_dict().items()):
+            found.update(name.encode())
+            found.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+        return found.hexdigest()
 
     def spent(self, what: str) -> float | None:
         """Its training's "seconds", "episodes" or "rounds", with those that it went on from."""

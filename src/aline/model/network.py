@@ -109,13 +109,13 @@ class Network(nn.Module):
 
     # A context comes in.
 
-    def encode(self, context: Context) -> Encoded:
+    def encode(self, context: Context, advice: Advice | None = None) -> Encoded:
         """Take a context in, for one group that sees all of it."""
         bias = None if context.mask is None else _bias(context.mask[:, None])
         start = self.nothing.expand(len(context.designs), 1, -1)
         hidden = self.context_states(torch.cat([start, self.observe(context)], 1), bias)
         keys = self.context_keys(hidden, context)
-        advice = self.advisor.read(context)
+        advice = advice or self.advisor.read(context)
         return Encoded((len(context.designs), 1), context, hidden, keys, advice, bias)
 
     def begin(self, batch: int) -> Encoded:
@@ -180,8 +180,9 @@ class Network(nn.Module):
 
     def observe(self, context: Context) -> Tensor:
         """Embed observations: f_x + f_y."""
-        tokens: Tensor = self.design_embedder(context.designs)
-        return tokens + self.outcome_embedder(context.outcomes[..., None])
+        designs: Tensor = self.design_embedder(context.designs)
+        outcomes: Tensor = self.outcome_embedder(context.outcomes[..., None])
+        return designs + outcomes
 
     def context_states(self, tokens: Tensor, bias: Tensor | None = None) -> list[Tensor]:
         """The context's hidden states as each layer reads them."""
@@ -230,7 +231,7 @@ class Network(nn.Module):
         """Means, then log spreads of q, where the policy wants them."""
         if self.policy.summary is None:
             return None
-        mean, std = self._posterior(encoded, decoded).moments()
+        mean, std = self.posterior_of(encoded, decoded).moments()
         return torch.cat([mean, std.clamp_min(STD_FLOOR).log()], -1)
 
     def posterior(self, encoded: Encoded, chosen: Tensor | None = None) -> Mixture:
@@ -239,7 +240,7 @@ class Network(nn.Module):
         Only of the parameters with indices `chosen` [batch, n], if given.
         """
         decoded = self.decode(encoded, self._parameter_tokens(encoded, chosen))
-        return self._posterior(encoded, decoded, chosen)
+        return self.posterior_of(encoded, decoded, chosen)
 
     def predictive(self, encoded: Encoded, points: Tensor) -> Belief:
         """Beliefs [batch, group, n] about outcomes at points [batch, (group,) n, design]."""
@@ -252,7 +253,7 @@ class Network(nn.Module):
         both = [self._parameter_tokens(encoded), tokens]
         sizes = [part.shape[2] for part in both]
         parameters, predicted = self.decode(encoded, torch.cat(both, 2)).split(sizes)
-        posterior = self._posterior(encoded, parameters)
+        posterior = self.posterior_of(encoded, parameters)
         return posterior, self._predictive(encoded, predicted, frame)
 
     def _parameter_tokens(self, encoded: Encoded, chosen: Tensor | None = None) -> Tensor:
@@ -268,9 +269,10 @@ class Network(nn.Module):
         tokens = tokens.expand(*encoded.shape, *tokens.shape[2:])
         return self.point_advice(tokens, features), frame
 
-    def _posterior(
+    def posterior_of(
         self, encoded: Encoded, decoded: Decoded, chosen: Tensor | None = None
     ) -> Mixture:
+        """As `posterior`, of parameters that were decoded already."""
         read = self._read(encoded, decoded)
         if self.close_up is not None:
             tokens = self.norm(decoded.states[-1])

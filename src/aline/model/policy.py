@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +32,10 @@ class Proposal:
     mean: Tensor  # [batch, group, design]
     log_std: Tensor  # [batch, group, design]
     strain: Tensor  # [batch, group, design], how far the head leans on the bounds of both
+
+    def __getitem__(self, index: Any) -> Proposal:
+        """Of some groups."""
+        return Proposal(self.mean[index], self.log_std[index], self.strain[index])
 
     def draw(self, generator: torch.Generator) -> Tensor:
         """A point around the mean, inside the box, that passes gradients to both."""

@@ -42,7 +42,7 @@ class Added(nn.Module):
         self.mlp = Mlp(inputs, hidden, width) if inputs else None
 
     def forward(self, tokens: Tensor, features: Tensor, counts: Tensor | None = None) -> Tensor:
-        """Tokens [batch, ..., embed] with features [..., inputs], where these count: bool [batch]."""
+        """Tokens [batch, ..., embed] with features [..., inputs]; `counts` [batch] says where."""
         if self.mlp is None:
             return tokens
         added: Tensor = self.mlp(features)

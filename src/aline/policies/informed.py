@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from aline.episodes import Context
-from aline.model.heads import Mixture
-from aline.policies.importance import power_of
+from aline.model import Mixture
+from aline.policies.importance import tempered
 from aline.tasks import Task
 
 DRAWS = 2048  # from q, among which possible truths are sought
@@ -135,11 +135,3 @@ class Informed:
         own = each[:, :, :asked].diagonal(dim1=1, dim2=2).mT  # [batch, answering truth, design]
         evidence = each.logsumexp(2) - math.log(truths.shape[1])
         return (own - evidence).mean(1)
-
-
-def tempered(log_weight: Tensor, least: float) -> Tensor:
-    """Weights [batch, n] that leave at least `least` effective draws.
-
-    Where few of many draws fit the data, their weights are raised to a power below one.
-    """
-    return (power_of(log_weight, least) * log_weight).softmax(1)

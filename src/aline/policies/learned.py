@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -10,172 +10,151 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from aline.episodes import Context, Goal, Offer, take
+from aline.engine import Engine
+from aline.episodes import Goal, Offer, take
 from aline.errors import InternalError
-from aline.model.heads import Mixture
-from aline.model.informed import GLANCE, TRUTHS, Informed
-from aline.model.live import Question, score_together, shares_a_pass
-from aline.model.network import Network, View
-from aline.model.running import begin
-from aline.functions.units import read_standardised
+from aline.policies.informed import GLANCE, TRUTHS, Informed
 from aline.tasks import Task, simulator_of
+
+Luck = torch.Generator | Sequence[torch.Generator]
+"""One generator for a batch of episodes, or one for each."""
 
 
 class Memory(NamedTuple):
-    """What the policy remembers: the context as the network holds it, and the goal."""
+    """What the policy remembers: the data as its engine holds them, and the goal."""
 
-    view: View
+    state: Any
     goal: Goal
-
-
-Choosing = Generator[Question, Tensor, Tensor]
-"""A choice on its way: it asks, is sent logits [batch, 1, query], and returns the design."""
-
-
-def choose_together(choices: Sequence[Choosing]) -> list[Tensor]:
-    """The designs; what several ask at the same time is answered in one pass."""
-    found: dict[int, Tensor] = {}
-    logits: dict[int, Any] = dict.fromkeys(range(len(choices)))
-    while logits:
-        questions: dict[int, Question] = {}
-        for index, answer in logits.items():
-            try:
-                questions[index] = choices[index].send(answer)
-            except StopIteration as end:
-                found[index] = end.value
-        logits = dict(zip(questions, score_together(list(questions.values())), strict=True))
-    return [found[index] for index in range(len(choices))]
 
 
 @dataclass(frozen=True)
 class LearnedPolicy:
-    """Chooses with the network.
+    """Chooses with a network.
 
     A pool policy takes the best candidate, or a draw when `explore` is set; without an offer it
     scores `candidates` uniform draws and then, `refine` times, as many points around the best so
-    far. A box policy draws from its proposal. With `standardise`, outcomes may have any units, and
-    `noise` is their standard deviation about the truth, where that is known.
+    far. A box policy draws from its proposal.
 
-    An informed policy asks its task what designs tell (model/informed.py): `task`, or the built-in
-    one that the network was trained for, and is about all parameters whatever the goal. Where there
-    is none it is a pool policy. When `explore` is set, it only glances at designs.
+    An informed policy judges designs by its task's likelihood (policies/informed.py): that of
+    `task`, or of the built-in one that the network was trained for, and for all parameters whatever
+    the goal. Where there is none it is a pool policy. When `explore` is set, it only glances.
     """
 
-    network: Network
+    engine: Engine
     explore: bool = False
     candidates: int = 200
     refine: int = 0
-    standardise: bool = False
-    noise: float | None = None
     task: Task | None = None
 
     @cached_property
     def informed(self) -> Informed | None:
-        """The task to ask, if the policy is to ask one and there is one."""
-        if self.network.config.policy != "informed" or self.standardise:
+        """The task to judge designs by, if the policy is to and there is one."""
+        network = self.engine.network
+        if network.config.policy != "informed":
             return None
-        spec = self.network.spec
+        spec = network.spec
         task = simulator_of(spec) if self.task is None else self.task.described_by(spec)
         return Informed(task) if task is not None and Informed.can_be(task) else None
 
+    @property
+    def is_one_pass(self) -> bool:
+        """Whether a choice anywhere takes one pass of the network."""
+        network = self.engine.network
+        return self.informed is None and (network.policy.is_box or not self.refine)
+
     def begin(self, goal: Goal) -> Memory:
         """Nothing measured yet."""
-        batch = len(goal.parameters)
-        if not self.standardise:
-            return Memory(begin(self.network, batch), goal)
-        empty = Context.empty(batch, goal.points.shape[-1])
-        return Memory(read_standardised(self.network, empty, noise=self.noise), goal)
+        return Memory(self.engine.begin(len(goal.parameters)), goal)
 
-    def observe(self, state: Memory, design: Tensor, outcome: Tensor) -> Memory:
+    def observe(self, memory: Memory, design: Tensor, outcome: Tensor) -> Memory:
         """Take in one more observation."""
-        return Memory(state.view.extend(design, outcome), state.goal)
+        return Memory(self.engine.extend(memory.state, design, outcome), memory.goal)
 
-    def choose(self, state: Memory, offer: Offer | None, generator: torch.Generator) -> Tensor:
+    def choose(self, memory: Memory, offer: Offer | None, luck: Luck) -> Tensor:
         """The next design [batch, design]."""
-        return choose_together([self.choosing(state, offer, generator)])[0]
-
-    def choosing(self, state: Memory, offer: Offer | None, generator: torch.Generator) -> Choosing:
-        """Likewise, leaving it to the caller to have the candidates scored."""
-        state = Memory(state.view, state.goal.pursued(state.view.context.length))
-        if self.network.config.policy == "box":
-            return self._choose_point(state, offer, generator)
+        length = self.engine.context(memory.state).length
+        memory = Memory(memory.state, memory.goal.pursued(length))
+        if self.engine.network.policy.is_box:
+            return self._choose_point(memory, offer, luck)
         if self.informed is not None:
-            return self._choose_informed(self.informed, state, offer, generator)
+            return self._choose_informed(self.informed, memory, offer, luck)
         if offer is not None:
-            return (yield from self._choose_candidate(state, offer, generator))
-        space = self.network.spec.design
-        batch = len(state.goal.parameters)
+            return self._choose_candidate(memory, offer, luck)
+        return self._choose_anywhere(memory, luck)
+
+    def _choose_anywhere(self, memory: Memory, luck: Luck) -> Tensor:
+        space, batch = self.engine.network.spec.design, len(memory.goal.parameters)
         count = self.candidates if space.points is None else len(space.points)
-        best = yield from self._choose_candidate(
-            state, Offer(space.sample(batch, count, generator)), generator
-        )
+        drawn = _drawn(lambda rows, one: space.sample(rows, count, one), batch, luck)
+        best = self._choose_candidate(memory, Offer(drawn), luck)
         if space.points is not None:
             return best
         for round_ in range(self.refine):
             spread = 2.0 / count ** (1 / len(space)) / 4**round_
-            near = best[:, None] + spread * torch.randn(
-                batch, count // 4, len(space), generator=generator
-            )
-            around = torch.cat([best[:, None], near.clamp(-1, 1)], 1)
-            best = yield from self._choose_candidate(state, Offer(around), generator)
+            noise = _normal((batch, count // 4, len(space)), luck)
+            around = torch.cat([best[:, None], (best[:, None] + spread * noise).clamp(-1, 1)], 1)
+            best = self._choose_candidate(memory, Offer(around), luck)
         return best
 
-    def _choose_informed(
-        self, informed: Informed, state: Memory, offer: Offer | None, generator: torch.Generator
-    ) -> Tensor:
-        q = first_group(state.view.posterior())
-        _check_numbers(q.mean)
-        if self.explore:
-            truths = q.sample(TRUTHS, generator).transpose(0, 1)
-        else:
-            truths = informed.likely(q, state.view.context, generator)
-        if offer is None:
-            offer = Offer(informed.candidates(truths, self.candidates, generator))
-        if self.explore:
-            told = informed.judge(truths, offer.points, GLANCE, generator, offer.allowed)
-            index = told.argmax(1)
-        else:
-            index = informed.best(truths, offer.points, generator, offer.allowed)
-        return take(offer.points, index)
-
-    def _choose_candidate(
-        self, state: Memory, offer: Offer, generator: torch.Generator
-    ) -> Choosing:
-        if not self.explore and not shares_a_pass(state.view):
-            return take(offer.points, state.view.best(offer.points, state.goal, offer.allowed))
-        scores = (yield Question(state.view, offer.points[:, None], state.goal))[:, 0]
+    def _choose_candidate(self, memory: Memory, offer: Offer, luck: Luck) -> Tensor:
+        scores = self.engine.scores(memory.state, memory.goal, offer.points)
         if offer.allowed is not None:
             scores = scores.masked_fill(~offer.allowed, -torch.inf)
-        return take(offer.points, self._pick(scores, generator))
-
-    def _pick(self, scores: Tensor, generator: torch.Generator) -> Tensor:
         if not self.explore:
-            return scores.argmax(1)
+            return take(offer.points, scores.argmax(1))
         weights = scores.softmax(1)
         _check_numbers(weights)
-        return torch.multinomial(weights, 1, generator=generator)[:, 0]
+        assert isinstance(luck, torch.Generator)  # only training explores
+        return take(offer.points, weights.multinomial(1, generator=luck)[:, 0])
 
-    def _choose_point(
-        self, state: Memory, offer: Offer | None, generator: torch.Generator
-    ) -> Tensor:
+    def _choose_point(self, memory: Memory, offer: Offer | None, luck: Luck) -> Tensor:
         # Drawn even when not exploring: the policy learned with its spread, and needs it where
         # its mean would tell nothing, as in the middle of a ring-shaped posterior.
-        point = state.view.propose(state.goal).draw(generator)[:, 0]
+        proposal = self.engine.propose(memory.state, memory.goal)
+        noise = _normal(proposal.mean.shape, luck)
+        point = (proposal.mean + proposal.log_std.exp() * noise).clamp(-1, 1)
         _check_numbers(point)
-        if offer is None and self.network.spec.design.points is not None:
-            every = self.network.spec.design.to_network(self.network.spec.design.points)
+        space = self.engine.network.spec.design
+        if offer is None and space.points is not None:
+            every = space.to_network(space.points)
             offer = Offer(every.expand(len(point), -1, -1))
         return point if offer is None else nearest(offer, point)
+
+    def _choose_informed(
+        self, informed: Informed, memory: Memory, offer: Offer | None, luck: Luck
+    ) -> Tensor:
+        assert isinstance(luck, torch.Generator)
+        q = self.engine.posterior(memory.state)
+        _check_numbers(q.mean)
+        if self.explore:
+            truths = q.sample(TRUTHS, luck).transpose(0, 1)
+        else:
+            truths = informed.likely(q, self.engine.context(memory.state), luck)
+        if offer is None:
+            offer = Offer(informed.candidates(truths, self.candidates, luck))
+        if self.explore:
+            gain = informed.judge(truths, offer.points, GLANCE, luck, offer.allowed)
+            index = gain.argmax(1)
+        else:
+            index = informed.best(truths, offer.points, luck, offer.allowed)
+        return take(offer.points, index)
+
+
+def _drawn(draw: Callable[[int, torch.Generator], Tensor], batch: int, luck: Luck) -> Tensor:
+    """Draws for a batch, each episode's with a generator of its own where it has one."""
+    if isinstance(luck, torch.Generator):
+        return draw(batch, luck)
+    return torch.cat([draw(1, one) for one in luck])
+
+
+def _normal(shape: Sequence[int], luck: Luck) -> Tensor:
+    rest = tuple(shape[1:])
+    return _drawn(lambda rows, one: torch.randn(rows, *rest, generator=one), shape[0], luck)
 
 
 def _check_numbers(values: Tensor) -> None:
     if not bool(torch.isfinite(values).all()):
         raise InternalError("the network's choice of a design is not a number")
-
-
-def first_group(q: Mixture) -> Mixture:
-    """Beliefs [batch, parameter] of the only group."""
-    return Mixture(q.log_weight[:, 0], q.mean[:, 0], q.std[:, 0])
 
 
 def nearest(offer: Offer, point: Tensor) -> Tensor:

@@ -46,6 +46,11 @@ class Design:
         self.knee = knee
         self._pairs = [(self._axis(name), self._axis(to)) for name, to in self.relative.items()]
         self._check_pairs()
+        # As plain numbers: an exported graph takes them as constants.
+        self._reaches = {
+            axis: math.asinh(max(high[axis] - low[to], high[to] - low[axis]) / (knee or 1.0))
+            for axis, to in self._pairs
+        }
 
     def _axis(self, name: str) -> int:
         if name not in self.names:
@@ -104,10 +109,7 @@ class Design:
 
     def _reach(self, axis: int) -> float:
         """The largest difference of a relative axis, on its logarithmic scale."""
-        to = dict(self._pairs)[axis]
-        assert self.knee is not None
-        largest = max(self.high[axis] - self.low[to], self.high[to] - self.low[axis])
-        return math.asinh(float(largest) / self.knee)
+        return self._reaches[axis]
 
     def settled(self, x: Tensor) -> Tensor:
         """Network scale [..., design] as it is measured: a difference may lead out of bounds."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
@@ -28,42 +28,8 @@ Likelihood = Callable[[Named, Named, Tensor], Tensor]
 Explorer = Callable[[Named, int, torch.Generator], Named]
 Latent = Callable[[Named, torch.Generator], Named]
 
-Covariance = Callable[[Named, Named, Named], Tensor]
-
 PREDICTIONS = "predictions"
 """The word for "outcomes anywhere" in a training target, beside parameter names."""
-
-
-@dataclass(frozen=True)
-class Process:
-    """Given theta and what is latent, outcomes are a Gaussian process's with normal noise.
-
-    `covariance(theta, a, b)` is that of the function's values at designs [batch, n] and [batch, m],
-    [batch, n, m] in the outcome's units squared; `noise` is a standard deviation in these units.
-    Where the kernel is stationary (RBF, Matern 3/2 or 5/2, whichever) and these are parameters,
-    `lengthscale` and `scale` name its lengthscales and its standard deviation.
-    """
-
-    covariance: Covariance
-    noise: float
-    lengthscale: str | None = None
-    scale: str | None = None
-
-
-@dataclass(frozen=True)
-class Hyperparameters:
-    """Which parameters are a Gaussian process's own, and its noise."""
-
-    lengthscale: str
-    scale: str
-    noise: float
-
-    @classmethod
-    def of(cls, process: Process | None) -> Hyperparameters | None:
-        """Those that a process names."""
-        if process is None or process.lengthscale is None or process.scale is None:
-            return None
-        return cls(process.lengthscale, process.scale, process.noise)
 
 
 @dataclass(frozen=True)
@@ -82,7 +48,6 @@ class Spec:
     config: Mapping[str, Any] = field(default_factory=dict)  # what a built-in task was made with
     units: Mapping[str, str] = field(default_factory=dict)
     scaled: tuple[str, ...] = ()  # the parameters that are in the outcome's units
-    hyperparameters: Hyperparameters | None = None  # where outcomes are a Gaussian process's
 
     def label(self, name: str) -> str:
         """A name with its unit, for axes and tables."""
@@ -107,8 +72,6 @@ class Spec:
             plain["turns"] = [[list(names), count] for names, count in self.turns]
         if self.scaled:
             plain["scaled"] = list(self.scaled)
-        if self.hyperparameters is not None:
-            plain["hyperparameters"] = asdict(self.hyperparameters)
         return plain
 
     @classmethod
@@ -127,9 +90,6 @@ class Spec:
             config=data["config"],
             units=data["units"],
             scaled=tuple(data.get("scaled", ())),
-            hyperparameters=Hyperparameters(**named)
-            if (named := data.get("hyperparameters"))
-            else None,
         )
 
 
@@ -176,8 +136,6 @@ class Task:
     - `latent(theta, generator)`, what else a world is made of, drawn once for each: a random
       function, say. `theta` then carries it too, by name, as [batch, ...]. A parameter's own name
       in it replaces the parameter's draw, where priors depend on each other;
-    - `process`, what is known of the function where outcomes are a Gaussian process's: a policy is
-      then taught where to measure for predictions;
     - `scaled`, the parameters that are in the outcome's units;
     - `model` and `training`, settings that suit the task better than the defaults, and `budget`,
       how long to train it where nothing else is said.
@@ -198,6 +156,8 @@ class Task:
     torch.Size([3, 1])
     """
 
+    teacher: str | None = None  # "module:class" of a plug-in's teacher for the policy
+
     def __init__(
         self,
         *,
@@ -211,7 +171,6 @@ class Task:
         log_peak: Likelihood | None = None,
         explore: Explorer | None = None,
         latent: Latent | None = None,
-        process: Process | None = None,
         targets: Mapping[tuple[str, ...], float] | None = None,
         turns: Mapping[tuple[str, ...], int] | None = None,
         scaled: Sequence[str] = (),
@@ -242,7 +201,6 @@ class Task:
             config=config or {},
             units=units or {},
             scaled=tuple(scaled),
-            hyperparameters=Hyperparameters.of(process),
         )
         parameters.mask(scaled)  # says so if a name is unknown
         self.simulate = simulate
@@ -250,7 +208,6 @@ class Task:
         self.log_peak = log_peak
         self.explore = explore
         self.latent = latent
-        self.process = process
         self.model, self.training = dict(model or {}), dict(training or {})
         self.budget = budget
 
@@ -348,20 +305,13 @@ class SimulatedWorld:
     def answer(self, designs: Tensor, generator: torch.Generator) -> Tensor:
         """Simulate in the user's units, return on the network's scale."""
         spec = self.task.spec
-        outcomes = self.task.simulate(self._all(), spec.design.name_columns(designs), generator)
+        outcomes = self.task.simulate(self.values(), spec.design.name_columns(designs), generator)
         _check_outcomes(outcomes, designs.shape[:2])
         return spec.outcome.to_network(outcomes)
 
-    def _all(self) -> Named:
+    def values(self) -> Named:
         """Parameters in the user's units, and what is latent."""
         return {**self.task.spec.parameters.to_user(self.theta[:, None, :]), **self.hidden}
-
-    def covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Of the task's process at designs [batch, n, design] and [batch, m, design]."""
-        process, design = self.task.process, self.task.spec.design
-        if process is None:
-            raise InputError(f"task {self.task.spec.name} has no process: give one to Task(...)")
-        return process.covariance(self._all(), design.name_columns(a), design.name_columns(b))
 
     def branches(self, designs: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Both answers of a binary outcome whose likelihood is known, else one draw."""

@@ -9,7 +9,10 @@ own covariance is the kernel's up to a percent (tests/tasks/test_gp.py), not onl
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import torch
 from scipy import stats
@@ -19,13 +22,35 @@ from torch.nn import functional as F
 
 from aline.errors import InputError
 from aline.spaces import Box, Real
-from aline.tasks.task import PREDICTIONS, Named, Process, Task
+from aline.tasks.task import PREDICTIONS, Named, Task
 
 NOISE = 0.01
 KERNELS = ("rbf", "matern32", "matern52")
 DEGREES = (math.inf, 3, 5)  # of freedom of a kernel's Student-t spectrum
 WAVES = 256
 HALF = 5.0  # inputs lie in [-5, 5]
+
+
+@dataclass(frozen=True)
+class Process:
+    """Given theta and what is latent, outcomes are a Gaussian process's with normal noise.
+
+    `covariance(theta, a, b)` is that of the function's values at designs [batch, n] and [batch, m],
+    [batch, n, m] in the outcome's units squared; `noise` is a standard deviation in these units.
+    """
+
+    covariance: Callable[[Named, Named, Named], Tensor]
+    noise: float
+
+
+class FunctionTask(Task):
+    """A task whose outcomes are a Gaussian process's: its policy is taught where to measure."""
+
+    teacher = "aline.functions.teacher:FunctionTeacher"
+
+    def __init__(self, *, process: Process, **settings: Any):
+        super().__init__(**settings)
+        self.process = process
 
 
 def gp(dimensions: int = 1, horizon: int = 30, isotropic: float = 0.5, waves: int = WAVES) -> Task:
@@ -63,7 +88,7 @@ def gp(dimensions: int = 1, horizon: int = 30, isotropic: float = 0.5, waves: in
         unit_variance = covariances(theta["kernel"], distances(*at))
         return theta["output_scale"][..., None] ** 2 * unit_variance
 
-    return Task(
+    return FunctionTask(
         name=f"gp{dimensions}d",
         parameters={
             "lengthscale": Uniform(0.1 * unit * ones, 2.0 * unit * ones),
@@ -73,7 +98,7 @@ def gp(dimensions: int = 1, horizon: int = 30, isotropic: float = 0.5, waves: in
         outcome=Real(loc=0.0, scale=0.6),
         simulate=simulate,
         latent=latent,
-        process=Process(known, NOISE, lengthscale="lengthscale", scale="output_scale"),
+        process=Process(known, NOISE),
         horizon=horizon,
         targets={(PREDICTIONS,): 0.5, ("lengthscale", "output_scale"): 0.5},
         scaled=("output_scale",),
@@ -89,8 +114,11 @@ def gp(dimensions: int = 1, horizon: int = 30, isotropic: float = 0.5, waves: in
         # closed form what attention over observations of a function would have to approximate.
         model={
             "policy": "pool",
-            "kernels": 12 if dimensions == 1 else 18,
-            "hypotheses": 128 if dimensions == 1 else 256,
+            "plugin": "functions",
+            "plugin_settings": {
+                "kernels": 12 if dimensions == 1 else 18,
+                "hypotheses": 128 if dimensions == 1 else 256,
+            },
         },
         training={"points": 8, "updates": 8, "batch": 100 if dimensions == 1 else 50, "pool": 64},
     )

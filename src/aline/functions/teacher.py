@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from aline.errors import InternalError
+from aline.functions.advisor import FunctionAdvice
+from aline.functions.task import FunctionTask, Process
 from aline.model import Network
-from aline.model.hypotheses import Hypotheses
-from aline.tasks import PREDICTIONS, Task
+from aline.tasks import Task
 from aline.tasks.task import SimulatedWorld
 from aline.training.config import TrainingConfig
 from aline.training.losses import Played, paired_pool_loss
@@ -33,7 +34,7 @@ class FunctionTeacher(Teacher):
     ) -> Tensor:
         """The teacher's; where it knows nothing of the goal, or half of it, q judges."""
         wants_parameters = bool(played.goal.parameters.any())
-        if wants_parameters and (played.goal.points.shape[1] or network.hypotheses is None):
+        if wants_parameters and (played.goal.points.shape[1] or not network.advisor.has_frames):
             return paired_pool_loss(network, played, config, generator)
         return super().loss(network, played, config, generator)
 
@@ -41,7 +42,7 @@ class FunctionTeacher(Teacher):
         """For designs drawn from anywhere."""
         designs = self.space.sample(played.batch, ALTERNATIVES, generator)
         worth = self.fall if played.goal.points.shape[1] else self.told
-        return Lesson(designs[:, None], worth(played, visible, designs))
+        return Lesson(designs, worth(played, visible, designs))
 
     @torch.no_grad()
     def fall(self, played: Played, visible: Tensor, designs: Tensor) -> Tensor:
@@ -49,15 +50,16 @@ class FunctionTeacher(Teacher):
 
         Summed over the goal's points, [batch, group, n], in the outcome's units.
         """
-        world, noise = _known(played)
+        world, process = _known(played)
         goal, count = played.goal, designs.shape[1]
         points = torch.cat([designs, goal.points], 1)
-        prior = world.covariance(designs, points)[:, None]
-        rows = _whitened(world, noise, played.context.designs, points)[:, None] * visible[..., None]
+        prior = _covariance(world, process, designs, points)[:, None]
+        rows = _whitened(world, process, played.context.designs, points)[:, None]
+        rows = rows * visible[..., None]
         known = prior - rows[..., :count].mT @ rows  # [batch, group, n, point]
         own = known[..., :count].diagonal(dim1=-2, dim2=-1).clamp_min(0)
         told = (known[..., count:].square() * goal.points_mask[:, None, None]).sum(-1)
-        return (told / (own + noise**2)).float()
+        return (told / (own + process.noise**2)).float()
 
     @torch.no_grad()
     def told(self, played: Played, visible: Tensor, designs: Tensor) -> Tensor:
@@ -66,39 +68,33 @@ class FunctionTeacher(Teacher):
         In nats, [batch, group, n], by the network's own hypotheses: the policy leans on these, and
         what it learns of other goals shall not carry it away from them.
         """
-        bank = played.bank
-        assert bank is not None
-        assert isinstance(bank.kernels.hypotheses, Hypotheses)
-        seen = bank.prefixes(visible).supposed
-        return bank.kernels.hypotheses.telling(seen, designs[:, None], played.goal.parameters).exp()
+        assert isinstance(played.advice, FunctionAdvice)
+        advice = played.advice.regrouped(visible)
+        return advice.of_candidates(designs, played.goal).terms[..., 1].exp()
 
 
-def _known(played: Played) -> tuple[SimulatedWorld, float]:
-    """The world, whose functions are of a known Gaussian process, and their noise."""
+def _known(played: Played) -> tuple[SimulatedWorld, Process]:
+    """The world, whose functions are of a known Gaussian process."""
     world = played.world
-    if not isinstance(world, SimulatedWorld) or world.task.process is None:
+    if not isinstance(world, SimulatedWorld) or not isinstance(world.task, FunctionTask):
         raise InternalError("this world's functions are of no known Gaussian process")
-    return world, world.task.process.noise
+    return world, world.task.process
 
 
-def _whitened(world: SimulatedWorld, noise: float, observed: Tensor, points: Tensor) -> Tensor:
+def _covariance(world: SimulatedWorld, process: Process, a: Tensor, b: Tensor) -> Tensor:
+    """Of the functions at designs [batch, n, design] and [batch, m, design]."""
+    design = world.task.spec.design
+    return process.covariance(world.values(), design.name_columns(a), design.name_columns(b))
+
+
+def _whitened(world: SimulatedWorld, process: Process, observed: Tensor, points: Tensor) -> Tensor:
     """Points over the observations' Cholesky factor, [batch, context, point].
 
     The factor of the first t observations is its leading block, and so it is with the rows.
     """
-    matrix = world.covariance(observed, observed)
-    matrix.diagonal(dim1=-2, dim2=-1).add_(noise**2)
+    matrix = _covariance(world, process, observed, observed)
+    matrix.diagonal(dim1=-2, dim2=-1).add_(process.noise**2)
     factor = torch.linalg.cholesky(matrix)
-    rows: Tensor = torch.linalg.solve_triangular(
-        factor, world.covariance(observed, points), upper=False
-    )
+    cross = _covariance(world, process, observed, points)
+    rows: Tensor = torch.linalg.solve_triangular(factor, cross, upper=False)
     return rows
-
-
-def requirement(task: Task) -> str | None:
-    """What a task lacks for its policy to be taught, in words."""
-    if task.process is None:
-        return "a Gaussian process behind its outcomes"
-    if not any(PREDICTIONS in names for names, _ in task.spec.targets):
-        return "goals of predictions"
-    return None

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from aline.errors import InputError, NotFoundError
-from aline.tasks.gp import NOISE
+from aline.functions.task import NOISE
 from aline.tasks.task import Spec
 
 

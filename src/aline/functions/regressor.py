@@ -9,13 +9,15 @@ import torch
 from torch import Tensor
 
 from aline import zoo
+from aline.engine import engine_for
 from aline.episodes import Context, Goal, Offer
 from aline.episodes.goals import SPREAD_POINTS
 from aline.errors import InputError, StateError
 from aline.experiment.origin import check_model
 from aline.experiment.settings import check_noise
-from aline.model import LearnedPolicy, Mixture, Model, StandardisedView, read_standardised
-from aline.model.policy import Memory
+from aline.functions.units import Standardised, StandardisedEngine
+from aline.model import Model
+from aline.policies import LearnedPolicy, Memory
 from aline.spaces import Real
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -72,8 +74,8 @@ class ActiveRegressor:
             torch.ones(1, len(picked), dtype=torch.bool),
         )
         with torch.inference_mode():
-            memory = Memory(self._view(self._domain()), goal)
-            policy = LearnedPolicy(self._known_model.network)
+            memory = Memory(self._state(self._domain()), goal)
+            policy = LearnedPolicy(self._engine)
             chosen = policy.choose(memory, Offer(points[None], allowed), self._generator)
         distance = (points - chosen).abs().amax(1).masked_fill(~allowed[0], torch.inf)
         return int(distance.argmin())
@@ -103,11 +105,10 @@ class ActiveRegressor:
         x = self._read(X)
         domain = self._domain(x)
         with torch.inference_mode():
-            view = self._view(domain)
-            belief = view.predictive(self._scaled(x, domain)[None, None])
-            assert isinstance(belief, Mixture)
+            points = self._scaled(x, domain)[None]
+            belief = self._engine.predictive(self._state(domain), points)
             outcome = self._known_model.spec.outcome
-            mean, std = (part[0, 0].double() for part in belief.moments())
+            mean, std = (part[0].double() for part in belief.moments())
             ends = [outcome.to_user(value).numpy() for value in (mean, mean + std)]
         return (ends[0], ends[1] - ends[0]) if return_std else ends[0]
 
@@ -116,13 +117,16 @@ class ActiveRegressor:
         assert self._model is not None  # every public method has read its rows by now
         return self._model
 
-    def _view(self, domain: Array) -> StandardisedView:
-        """What was taught, as the network holds it."""
+    @property
+    def _engine(self) -> StandardisedEngine:
+        return StandardisedEngine(engine_for(self._known_model), self._noise)
+
+    def _state(self, domain: Array) -> Standardised:
+        """What was taught, as the engine holds it."""
         model = self._known_model
         designs = self._scaled(self._x, domain) if len(self._x) else torch.zeros(0, domain.shape[1])
         outcomes = model.spec.outcome.to_network(torch.tensor(self._y))
-        taught = Context(designs[None], outcomes[None])
-        return read_standardised(model.network, taught, noise=self._noise)
+        return self._engine.read(Context(designs[None], outcomes[None]))
 
     def _read(self, X: Any, row: bool = False) -> Array:
         """Rows as [row, column], checked; `row` allows a single one without its own axis."""
