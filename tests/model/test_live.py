@@ -6,7 +6,7 @@ from torch.distributions import LogNormal, Uniform
 
 from aline.episodes import Context, Goal, goal_of, predictions
 from aline.model import ModelConfig, Network, View, fresh
-from aline.model.heads import Bernoulli, Mixture
+from aline.model import Bernoulli, Mixture
 from aline.model.live import LiveView, Question, score_together
 from aline.model.running import begin
 from aline.spaces import Binary, Box, Real

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from aline.episodes import Context, Goal, Offer, take
-from aline.model import Belief, Bernoulli, Network, View, read_standardised
+from aline.model import Network, View, read_standardised
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,8 @@ class UncertaintyPolicy:
 
     def begin(self, goal: Goal) -> View:
         """Nothing measured yet."""
-        nothing = Context.empty(len(goal.parameters), goal.points.shape[-1])
+        event = self.network.spec.outcome.event_shape
+        nothing = Context.empty(len(goal.parameters), goal.points.shape[-1], event)
         if not self.standardise:
             return self.network.read(nothing)
         return read_standardised(self.network, nothing, noise=self.noise)
@@ -37,7 +37,7 @@ class UncertaintyPolicy:
         """The most uncertain design [batch, design]."""
         if offer is None:
             offer = self._anywhere(len(state.context.outcomes), generator)
-        score = uncertainty(state.predictive(offer.points[:, None]))[:, 0]
+        score = state.predictive(offer.points[:, None]).uncertainty()[:, 0]
         if offer.allowed is not None:
             score = score.masked_fill(~offer.allowed, -torch.inf)
         return take(offer.points, score.argmax(1))
@@ -51,10 +51,3 @@ class UncertaintyPolicy:
         count = self.candidates if space.points is None else len(space.points)
         return Offer(space.sample(batch, count, generator))
 
-
-def uncertainty(belief: Belief) -> Tensor:
-    """How unsure each prediction is: a yes/no's entropy, a real outcome's standard deviation."""
-    if isinstance(belief, Bernoulli):
-        yes, no = F.logsigmoid(belief.logit), F.logsigmoid(-belief.logit)
-        return -(yes.exp() * yes + no.exp() * no)
-    return belief.moments()[1]

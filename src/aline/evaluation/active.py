@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -204,9 +204,7 @@ def _expect(state: Any, problem: Problem) -> None:
         state.predict(problem.targets, problem.spec)
         return
     view: View = state.view if isinstance(state, Memory) else state
-    belief = view.predictive(problem.targets[:, None])
-    assert isinstance(belief, Mixture)
-    belief.moments()
+    view.predictive(problem.targets[:, None]).moments()
 
 
 @dataclass
@@ -230,8 +228,7 @@ class Looks:
             log_q = torch.full((problem.batch, count), math.nan)
         else:
             view: View = state.view if isinstance(state, Memory) else state
-            belief = view.predictive(problem.targets[:, None])
-            assert isinstance(belief, Mixture)
+            belief = cast(Mixture, view.predictive(problem.targets[:, None]))
             expected, rank = belief.moments()[0][:, 0], belief.cdf(self.outcomes[:, None])[:, 0]
             theta = problem.world.theta
             density = view.posterior().log_prob(theta[:, None])[:, 0]

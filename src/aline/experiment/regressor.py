@@ -14,9 +14,8 @@ from aline.episodes.goals import SPREAD_POINTS
 from aline.errors import InputError, StateError
 from aline.experiment.origin import check_model
 from aline.experiment.settings import check_noise
-from aline.model import LearnedPolicy, Mixture, Model, StandardisedView, read_standardised
+from aline.model import LearnedPolicy, Model, StandardisedView, read_standardised
 from aline.model.policy import Memory
-from aline.spaces import Real
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -105,7 +104,6 @@ class ActiveRegressor:
         with torch.inference_mode():
             view = self._view(domain)
             belief = view.predictive(self._scaled(x, domain)[None, None])
-            assert isinstance(belief, Mixture)
             outcome = self._known_model.spec.outcome
             mean, std = (part[0, 0].double() for part in belief.moments())
             ends = [outcome.to_user(value).numpy() for value in (mean, mean + std)]
@@ -182,8 +180,7 @@ class ActiveRegressor:
 
 def _check_suits(model: Model) -> None:
     spec = check_model(model).spec
-    plain = isinstance(spec.outcome, Real) and not (spec.outcome.limits or spec.outcome.knee)
-    if not plain or spec.design.points is not None:
+    if not spec.outcome.is_linear or spec.design.points is not None:
         raise InputError(
             f"ActiveRegressor takes a model of functions such as gp1d, got one of {spec.name}"
         )

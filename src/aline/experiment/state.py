@@ -20,19 +20,11 @@ from aline.episodes.goals import Target
 from aline.errors import StorageError
 from aline.experiment.allowed import Allowed, plain_restriction
 from aline.experiment.posterior import Posterior
-from aline.experiment.predictive import Predictive
+from aline.experiment.predictive import JointPredictive, Predictive, predictive_of
 from aline.experiment.settings import read_target
 from aline.experiment.storage import Event
 from aline.experiment.trial import Trial, read_design
-from aline.model import (
-    Belief,
-    Bernoulli,
-    LearnedPolicy,
-    Mixture,
-    Network,
-    View,
-    read_standardised,
-)
+from aline.model import LearnedPolicy, Network, View, read_standardised
 from aline.model.live import shares_a_pass
 from aline.model.policy import Choosing, Memory, choose_together
 from aline.model.running import begin
@@ -115,11 +107,11 @@ class State:
         """The parameters' posterior; it and the next design share one pass of the network."""
         return posterior_of(self.view, self.spec)
 
-    def predict(self, x: Tensor) -> Predictive:
+    def predict(self, x: Tensor) -> Predictive | JointPredictive:
         """Beliefs about outcomes at designs [count, design] on the network's scale."""
         with torch.inference_mode():
             belief = self.view.predictive(x[None, None])
-        return Predictive(_first(belief), self.spec.outcome)
+        return predictive_of(belief[0, 0], self.spec.outcome)
 
     @cached_property
     def is_narrow(self) -> bool:
@@ -180,24 +172,12 @@ def _choices(states: Sequence[State]) -> list[dict[str, float]]:
 @torch.inference_mode()
 def posterior_of(view: View, spec: Spec) -> Posterior:
     """The posterior of the only episode and group."""
-    mixture = view.posterior()
-    first = Mixture(mixture.log_weight[0, 0], mixture.mean[0, 0], mixture.std[0, 0])
-    return Posterior(first, spec.parameters)
-
-
-def _first(belief: Belief) -> Belief:
-    """The beliefs [target] of the only episode and group."""
-    if isinstance(belief, Bernoulli):
-        return Bernoulli(belief.logit[0, 0])
-    return Mixture(belief.log_weight[0, 0], belief.mean[0, 0], belief.std[0, 0])
+    return Posterior(view.posterior()[0, 0], spec.parameters)
 
 
 def _expected(view: View, x: Tensor) -> Tensor:
-    """The likeliest binary outcome, or the mean real one, at a design: [1], network scale."""
-    belief = view.predictive(x[None, None, None])
-    if isinstance(belief, Bernoulli):
-        return torch.where(belief.logit > 0, 1.0, -1.0).reshape(1)
-    return belief.moments()[0].reshape(1)
+    """The outcome to assume at a design: [1, *event], network scale."""
+    return view.predictive(x[None, None, None])[0, 0].expected()
 
 
 Changes = dict[str, Any]
@@ -309,9 +289,10 @@ def begin_view(policy: LearnedPolicy) -> View:
     return read_standardised(policy.network, nothing, noise=policy.noise)
 
 
-def _extend(state: State, view: View, x: Tensor, outcome: float | None) -> View:
+def _extend(state: State, view: View, x: Tensor, outcome: Any) -> View:
     # Standardised in double precision: outcomes may be small differences of large numbers.
-    y = state.spec.outcome.to_network(torch.tensor([outcome], dtype=torch.float64))
+    kind = state.spec.outcome
+    y = kind.to_network(kind.from_plain([outcome]))
     return view.extend(x[None], y if state.policy.standardise else y.float())
 
 

@@ -1,6 +1,6 @@
 """What learns: embedder, attention, heads, assembly, checkpoint."""
 
-from aline.model.heads import Belief, Bernoulli, Censored, Mixture
+from aline.spaces.outcomes import Belief, Bernoulli, Censored, Mixture
 from aline.model.model import Model, fresh, initial_weights
 from aline.model.network import ModelConfig, Network, Proposal, View
 from aline.model.policy import LearnedPolicy

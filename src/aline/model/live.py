@@ -38,10 +38,10 @@ from aline.episodes.goals import log_weight_of
 from aline.model.attention import MOST, PER_NAT, Layer, powers
 from aline.model.closeup import Seen
 from aline.model.embedder import Mlp
-from aline.model.heads import STD_FLOOR, Mixture
 from aline.model.network import INSIDE, Decoded, Network, View
 from aline.model.remembered import remembered
 from aline.spaces import Design
+from aline.spaces.outcomes.mixture import STD_FLOOR, Mixture
 
 Array = np.ndarray[Any, np.dtype[np.float32]]
 Rows = TypeVar("Rows", Array, Tensor)
@@ -595,7 +595,7 @@ def plain_columns(designs: Array, outcomes: Array) -> Array:
 
 
 def mixtures(raw: Array, plain: Array, components: int) -> Components:
-    """What the posterior's head means by its numbers, as `MixtureHead.read`."""
+    """What the posterior's head means by its numbers, as `read_mixture`."""
     logit, mean = raw[:, :components], raw[:, components : 2 * components]
     std = _softplus(raw[:, 2 * components : 3 * components]) + _FLOOR
     if plain.shape[1]:

@@ -21,8 +21,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from aline.model.attention import MOST
-from aline.model.heads import LOG_SCALES, STD_FLOOR, Censored, Mixture
 from aline.model.live import FoldedLayer, FoldedMlp
+from aline.spaces.outcomes.mixture import LOG_SCALES, STD_FLOOR, Censored, Mixture
 
 Array = np.ndarray[Any, np.dtype[np.float32]]
 
@@ -132,7 +132,7 @@ class Components(NamedTuple):
 
     @classmethod
     def of(cls, raw: Array, plain: Array, count: int) -> Components:
-        """What a head means by its numbers [number, target], as `MixtureHead.read`."""
+        """What a head means by its numbers [number, target], as `read_mixture`."""
         log_weight = _column_wise(torch.log_softmax, raw[:count])
         mean = raw[count : 2 * count]
         std = functional.softplus(torch.from_numpy(raw[2 * count : 3 * count])).numpy()

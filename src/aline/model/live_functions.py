@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Generic, NamedTuple, Self, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeVar, cast
 
 import numpy as np
 import torch
@@ -20,13 +20,13 @@ from torch import Tensor
 from aline.episodes import Context, Goal
 from aline.episodes.goals import log_weight_of
 from aline.model.attention import PER_NAT
-from aline.model.heads import Mixture, MixtureHead
 from aline.model.kernels import REMEMBERED, Bank, place_of
 from aline.model.live import Folded, FoldedMlp, folded, less_mean, plain_columns
 from aline.model.live_bank import Array, Indices, LiveBank, Worth
 from aline.model.live_columns import Components, Layer, Mlp, Mlps, Tokens, with_ones
 from aline.model.network import STEEP, WORTH_UNIT, Network, View
 from aline.model.remembered import remembered
+from aline.spaces.outcomes import Mixture, Real
 
 Known = TypeVar("Known")
 
@@ -303,12 +303,12 @@ class FunctionView(View):
 
     def predictive(self, points: Tensor) -> Mixture:
         """Beliefs about outcomes at points [1, 1, target, design]."""
-        head, at = self.network.predictive_head, self._at_points(points[0, 0])
-        assert isinstance(head, MixtureHead)
+        at = self._at_points(points[0, 0])
+        limits = cast(Real, self.network.spec.outcome).saturated()
         every = self._beliefs(at.read, self._first)
         if self._first:
             vars(self).setdefault("_components", every.some(slice(self._first)))
-        return every.some(slice(self._first, None)).around(at.mean, at.std).mixture(head.limits)
+        return every.some(slice(self._first, None)).around(at.mean, at.std).mixture(limits)
 
     def _at_points(self, points: Tensor) -> Pointed:
         """What is said of points [point, design]."""

@@ -20,7 +20,6 @@ from torch import Tensor
 from aline.episodes import Context, Goal
 from aline.episodes.goals import log_weight_of
 from aline.model.attention import PER_NAT
-from aline.model.heads import Censored, Mixture
 from aline.model.kernels import place_of
 from aline.model.live_bank import Array, Indices, Worth
 from aline.model.live_columns import Components
@@ -28,6 +27,7 @@ from aline.model.live_functions import SHORTLIST, FunctionView, Kept, Pointed, R
 from aline.model.native_bank import Grown, NativeBank, empty, floats, native
 from aline.model.native_weights import Packed, packed_of
 from aline.model.network import Network
+from aline.spaces.outcomes import Censored, Mixture
 
 
 def is_compiled() -> bool:

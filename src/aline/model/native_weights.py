@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from aline.model.heads import MixtureHead
 from aline.model.live import Folded, FoldedLayer, FoldedMlp, folded
 from aline.model.live_bank import Array
 from aline.model.live_functions import Parts, Weights, weights_of
 from aline.model.native_bank import Grown
 from aline.model.network import Network
 from aline.model.remembered import remembered
+from aline.spaces import Real
 
 PANEL = 8  # outputs of a linear map that lie together
 
@@ -35,9 +35,8 @@ class Packed(NamedTuple):
     def of(cls, network: Network) -> Packed:
         """Pack a network; later changes of its weights do not show."""
         known, parts, weights = folded(network), Parts.of(network), weights_of(network)
-        config, kernels, head = network.config, network.kernels, network.predictive_head
+        config, kernels = network.config, network.kernels
         assert kernels is not None
-        assert isinstance(head, MixtureHead)
         plain = len(network.spec.design) + 1 if config.shortcuts else 0
         mlps = (
             parts.observation, parts.of_point, parts.candidate, parts.advised, parts.worth,
@@ -58,7 +57,7 @@ class Packed(NamedTuple):
                 ]
             ),
             _nothing(weights, plain),
-            head.limits,
+            cast(Real, network.spec.outcome).saturated(),
             config.heads * plain,
             weights,
         )

@@ -21,11 +21,12 @@ from aline.errors import InputError, InternalError
 from aline.model.attention import Absorbed, Keys, Layers, Reading, bias_of
 from aline.model.closeup import CloseUp, Seen
 from aline.model.embedder import DesignEmbedder, Mlp
-from aline.model.heads import STD_FLOOR, Belief, Bernoulli, BernoulliHead, Mixture, MixtureHead
+from aline.model.heads import Head
 from aline.model.hypotheses import Guess, Hypotheses
 from aline.model.kernels import Bank, Expectation, KernelBank, place_of
 from aline.model.live_bank import LiveBank
-from aline.spaces import Binary, Design
+from aline.spaces import Belief, Design, Outcome, Real
+from aline.spaces.outcomes.mixture import STD_FLOOR, Mixture
 from aline.tasks import Spec
 
 MANY = 64  # candidates from which on their attention is arranged for many
@@ -111,31 +112,30 @@ class Network(nn.Module):
         super().__init__()
         self.spec, self.config = spec, config
         width, hidden = config.width, config.feedforward
+        design, outcome = len(spec.design), spec.outcome.width
         self.design_embedder = DesignEmbedder(spec.design, config.octaves, hidden, width)
-        self.outcome_embedder = Mlp(1, hidden, width)
+        self.outcome_embedder = Mlp(outcome, hidden, width)
         self.parameter_embedding = nn.Parameter(torch.randn(len(spec.parameters), width))
         self.prediction_marker = nn.Parameter(torch.randn(width))
         # Always among the keys: the answer to an empty context, and what lets attention count.
         self.nothing = nn.Parameter(torch.randn(width))
         self.layers = Layers(config.layers, width, config.heads, hidden)
         self.norm = nn.LayerNorm(width)
-        plain = config.heads * (len(spec.design) + 1) if config.shortcuts else 0
+        plain = config.heads * (design + outcome) if config.shortcuts else 0
         self.close_up = None
         if config.looks:
-            self.close_up = CloseUp(config.looks, len(spec.design), width, config.heads)
-        closer = 2 * len(spec.design) if self.close_up else 0
-        self.posterior_head = MixtureHead(width, hidden, config.components, plain + closer)
-        self.predictive_head: MixtureHead | BernoulliHead = (
-            BernoulliHead(width, hidden, plain)
-            if isinstance(spec.outcome, Binary)
-            else MixtureHead(width, hidden, config.components, plain, spec.outcome.saturated())
-        )
+            self.close_up = CloseUp(config.looks, design, outcome, width, config.heads)
+        closer = 2 * design if self.close_up else 0
+        # On the network's scale a parameter is a number whose prior is N(0, 1).
+        sizes = width, hidden, config.components
+        self.posterior_head = Head(Real(0.0, 1.0), *sizes, plain + closer)
+        self.predictive_head = Head(spec.outcome, *sizes, plain)
         # Hypotheses tell a policy more of the parameters, and only where it needs to know.
         told = len(spec.parameters) if config.shortcuts and not config.hypotheses else 0
         self.policy = PolicyHalf(spec.design, told, config)
         self.kernels = None
         if config.kernels:
-            if isinstance(spec.outcome, Binary):
+            if not spec.outcome.is_continuous or spec.outcome.event_shape:
                 raise InputError("kernels are for real outcomes: use ModelConfig(kernels=0)")
             self.kernels = KernelBank.spread(len(spec.design), config.kernels)
             self.point_features = Mlp(self.kernels.point_features, hidden, width)
@@ -224,7 +224,7 @@ class Network(nn.Module):
         self, context: Context, visible: Tensor | None, extra: Context | None
     ) -> View:
         """Self-attention differs between groups, so each becomes an episode of its own."""
-        batch, length = context.outcomes.shape
+        batch, length = context.outcomes.shape[:2]
         groups = _groups(context, visible, extra)
         if visible is None:
             visible = torch.ones(batch, groups, length, dtype=torch.bool)
@@ -239,7 +239,7 @@ class Network(nn.Module):
             tokens = torch.cat([tokens, own], 1)
             designs = torch.cat([designs, extra.designs], 1)
             outcomes = torch.cat([outcomes, extra.outcomes], 1)
-            mask = torch.cat([mask, torch.ones(extra.outcomes.shape, dtype=torch.bool)], 1)
+            mask = torch.cat([mask, torch.ones(extra.outcomes.shape[:2], dtype=torch.bool)], 1)
         start = self.nothing.expand(len(tokens), 1, -1)
         bias = bias_of(_with_nothing(mask[:, None]))
         hidden = self.context_states(torch.cat([start, tokens], 1), bias)
@@ -249,7 +249,8 @@ class Network(nn.Module):
 
     def observe_tokens(self, designs: Tensor, outcomes: Tensor) -> Tensor:
         """Embed observations: f_x + f_y."""
-        tokens: Tensor = self.design_embedder(designs) + self.outcome_embedder(outcomes[..., None])
+        seen = self.spec.outcome.encode(outcomes)
+        tokens: Tensor = self.design_embedder(designs) + self.outcome_embedder(seen)
         return tokens
 
     def context_states(self, tokens: Tensor, bias: Tensor | None = None) -> list[Tensor]:
@@ -273,18 +274,19 @@ class Network(nn.Module):
         keys = [layer.keys(state) for layer, state in below]
         if not self.config.shortcuts:
             return [*keys, last[0].keys(last[1])]
-        seen = plain_observations(context).view(*last[1].shape[:-2], -1, len(self.spec.design) + 1)
+        seen = plain_observations(context, self.spec.outcome)
+        seen = seen.view(*last[1].shape[:-2], -1, seen.shape[-1])
         missing = last[1].shape[-2] - seen.shape[-2]
         return [*keys, last[0].keys(last[1], F.pad(seen, (0, 0, missing, 0)))]
 
 
-def plain_observations(context: Context) -> Tensor:
-    """Designs and outcomes [..., n, design + 1].
+def plain_observations(context: Context, outcome: Outcome) -> Tensor:
+    """Designs and outcomes [..., n, design + outcome.width].
 
     Designs are on the scale on which a parameter that is uniform on the same interval is seen.
     """
     designs = torch.special.ndtri((0.5 + 0.5 * context.designs).clamp(*INSIDE))
-    return torch.cat([designs, context.outcomes[..., None]], -1)
+    return torch.cat([designs, outcome.encode(context.outcomes)], -1)
 
 
 class Encoded(NamedTuple):
@@ -565,9 +567,7 @@ class View:
         """Beliefs about outcomes at points [batch, group or 1, target, design]."""
         decoded, expected = self._at(points)
         belief = self._believe(decoded)
-        if expected is None or isinstance(belief, Bernoulli):
-            return belief
-        return belief.moved(expected.mean, expected.std)
+        return belief if expected is None else belief.moved(expected.mean, expected.std)
 
     def _believe(self, decoded: Decoded) -> Belief:
         """What points' tokens say of outcomes, relative to what the bank expects."""
@@ -719,7 +719,7 @@ class View:
         return states, bias
 
     def extend(self, design: Tensor, outcome: Tensor) -> View:
-        """With one more observation: design [batch, design], outcome [batch]."""
+        """With one more observation: design [batch, design], outcome [batch, *event]."""
         if self.private is not None or self.shape[1] != 1:
             raise InternalError("only a view of one group without private observations grows")
         context = self.context.append(design, outcome)

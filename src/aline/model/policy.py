@@ -12,13 +12,13 @@ from torch import Tensor
 
 from aline.episodes import Context, Goal, Offer, take
 from aline.errors import InternalError
-from aline.model.heads import Mixture
 from aline.model.informed import GLANCE, TRUTHS, Informed
 from aline.model.live import Question, score_together, shares_a_pass
 from aline.model.network import Network, View
 from aline.model.running import begin
 from aline.model.standardised import read_standardised
 from aline.tasks import Task, simulator_of
+from aline.spaces.outcomes import Mixture
 
 
 class Memory(NamedTuple):

@@ -15,17 +15,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from aline.episodes import Context, Goal
 from aline.errors import InternalError
-from aline.model.heads import Belief, Bernoulli, Mixture
 from aline.model.kernels import Bank
 from aline.model.network import STEEP, Network, View
 from aline.model.wider import Wider, mixed
-from aline.spaces import Real
+from aline.spaces import Belief
+from aline.spaces.outcomes import Mixture
 
 NOISES = (1e-12, 1e3)  # over the outcomes' spread: beyond these a known one makes no difference
 
@@ -62,10 +63,7 @@ class Units:
 
     def restore(self, belief: Belief) -> Belief:
         """A belief [batch, group, target] of what the network saw, about the outcomes."""
-        if isinstance(belief, Bernoulli):
-            raise InternalError("only real outcomes are standardised")
-        loc, scale = (part.view(-1, 1, 1, 1) for part in (self.loc, self.scale))
-        return replace(belief, mean=belief.mean * scale + loc, std=belief.std * scale)
+        return belief.moved(self.loc.view(-1, 1, 1), self.scale.view(-1, 1, 1))
 
 
 @dataclass(kw_only=True)
@@ -92,23 +90,23 @@ class StandardisedView(View):
         if self.noise is None:
             return None
         outcome = self.network.spec.outcome
-        if not isinstance(outcome, Real) or outcome.scale is None:
-            raise InternalError("only real outcomes are standardised")
-        return (self.noise / outcome.scale / self.units.scale).clamp(*NOISES)
+        unit = float(outcome.log_volume(torch.zeros((), dtype=torch.float64)).exp())
+        return (self.noise / unit / self.units.scale).clamp(*NOISES)
 
     def predictive(self, points: Tensor) -> Belief:
         """Beliefs about outcomes, on the scale on which these came."""
-        belief = self._not_below_noise(super().predictive(points))
-        if self.wider is not None and isinstance(belief, Mixture):
+        # Only plain real outcomes are standardised, and of these a belief is a mixture.
+        belief = self._not_below_noise(cast(Mixture, super().predictive(points)))
+        if self.wider is not None:
             process, share = self.wider
             other = process.predict(points[:, 0])  # as of a view of one group
             belief = mixed(belief, other, share)
         return self.units.restore(belief)
 
-    def _not_below_noise(self, belief: Belief) -> Belief:
+    def _not_below_noise(self, belief: Mixture) -> Mixture:
         """The network's belief, which knows no outcome better than its noise lets it."""
         noise = self._seen_noise()
-        if noise is None or not isinstance(belief, Mixture):
+        if noise is None:
             return belief
         least = noise.to(belief.std.dtype)[:, None, None, None]
         return replace(belief, std=torch.maximum(belief.std, least))

@@ -125,7 +125,7 @@ class Readers(NamedTuple):
     def of(cls, network: Network) -> Readers:
         """Multiply the matrices."""
         nothing = normalised(network.context_states(network.nothing[None]))
-        plain = len(network.spec.design) + 1 if network.config.shortcuts else 0
+        plain = len(network.spec.design) + network.spec.outcome.width if network.config.shortcuts else 0
         below = nothing[-len(network.policy.layers) :]
         return cls(
             nothing,
@@ -146,10 +146,10 @@ def normalised(states: list[Tensor]) -> Tensor:
 def begin_tape(network: Network, batch: int) -> TapeView:
     """A view of no data yet for a batch of episodes, of an "independent" context."""
     readers = Readers.of(network)
-    plain = len(network.spec.design) + 1 if network.config.shortcuts else 0
+    plain = len(network.spec.design) + network.spec.outcome.width if network.config.shortcuts else 0
     first = torch.zeros(len(readers.nothing), batch, 1, network.config.width + 1 + plain)
     first[..., network.config.width] = 1.0
-    empty = Context.empty(batch, len(network.spec.design))
+    empty = Context.empty(batch, len(network.spec.design), network.spec.outcome.event_shape)
     view = TapeView(
         network, empty, [], [], None, None, (batch, 1), readers=readers, rows=Rows(first, ROOM)
     )
@@ -234,7 +234,7 @@ class TapeView(View):
             states.append(reader.feed(states[-1]))
         row = self._relative([state[:, None] for state in states])
         if network.config.shortcuts:
-            plain = plain_observations(new_one)
+            plain = plain_observations(new_one, network.spec.outcome)
             row = torch.cat([row, plain.expand(len(row), *plain.shape)], -1)
         view = TapeView(
             network,

@@ -20,10 +20,10 @@ import torch
 from torch import Tensor
 
 from aline.episodes import Goal
-from aline.model.heads import Mixture
 from aline.model.kernels import NOISE as BANK_NOISE
 from aline.model.kernels import Bank
 from aline.model.live_bank import LiveBank
+from aline.spaces.outcomes import Mixture
 
 ODDS = 4.0  # of a function beyond the network's prior, before any data
 LENGTHSCALE = (0.5, 1.5)  # in a design space of [-1, 1]: a middle, and the spread of the log

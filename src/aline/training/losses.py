@@ -35,7 +35,7 @@ class Played:
     world: World
     goal: Goal
     context: Context
-    goal_outcomes: Tensor  # [batch, target], true outcomes at the goal's points
+    goal_outcomes: Tensor  # [batch, target, *event], true outcomes at the goal's points
     stand_ins: StandIns | None = None
     bank: Bank | None = None  # of the whole context, where the network has kernels
     encoded: Encoded | None = None  # the context, by the network as it is in this update
@@ -86,7 +86,7 @@ def inference_loss(
     if count:
         shape = (played.batch, config.prefixes, count)
         points = network.spec.design.sample(played.batch, config.prefixes * count, generator)
-        outcomes = played.world.answer(points, generator).view(shape)
+        outcomes = played.world.answer(points, generator).unflatten(1, shape[1:])
         points = points.view(*shape, -1)
         view.decode_with(points)
         loss = loss - view.predictive(points).log_prob(outcomes).mean()
@@ -111,7 +111,8 @@ def target_log_prob(view: View, played: Played) -> Tensor:
         truth = played.world.theta.gather(1, index)[:, None]
         total = total + (view.posterior(index).log_prob(truth) * real[:, None]).sum(-1)
     if goal.points.shape[1]:
-        outcomes = played.goal_outcomes[:, None].expand(*view.shape, -1)
+        outcomes = played.goal_outcomes
+        outcomes = outcomes[:, None].expand(*view.shape, *outcomes.shape[1:])
         log_q = view.predictive(goal.points[:, None]).log_prob(outcomes)
         total = total + (log_q * goal.points_mask[:, None]).sum(-1)
     return total / goal.count[:, None]
@@ -166,14 +167,15 @@ def judge(
     """
     batch, count = designs.shape[:2]
     outcomes, weights = played.world.branches(designs, generator)
-    groups = count * outcomes.shape[-1]
+    groups = count * weights.shape[-1]
     order = torch.arange(played.length)
     kept = (order < at.horizon[:, None]) & (order != at.step[:, None])
     visible = kept[:, None].expand(batch, groups, -1)
-    repeated = designs.repeat_interleave(outcomes.shape[-1], 1)
-    extra = Context(repeated.reshape(batch * groups, 1, -1), outcomes.reshape(-1, 1))
+    repeated = designs.repeat_interleave(weights.shape[-1], 1)
+    told = outcomes.reshape(batch * groups, 1, *outcomes.shape[3:])
+    extra = Context(repeated.reshape(batch * groups, 1, -1), told)
     log_q = target_log_prob(played.read(network, visible, extra), played)
-    return (log_q.view(outcomes.shape) * weights).sum(-1)
+    return (log_q.view(weights.shape) * weights).sum(-1)
 
 
 def paired_pool_loss(
@@ -281,7 +283,7 @@ def pathwise_loss(
         outcomes = played.world.answer(proposals, generator)
         again = Context(
             played.context.designs.scatter(1, steps[..., None].expand_as(proposals), proposals),
-            played.context.outcomes.scatter(1, steps, outcomes),
+            played.context.outcomes.scatter(1, _index(steps, outcomes), outcomes),
         )
         lengths = stratified(played.batch, config.prefixes, total, generator) + 1
         lengths[:, -1] = total
@@ -314,6 +316,11 @@ def imitation_loss(
     others = others.view(played.batch, total, 7, -1)
     pool = torch.cat([informed[:, :, None], others], 2)
     return -view.scores(pool, played.goal).log_softmax(-1)[..., 0].mean()
+
+
+def _index(steps: Tensor, outcomes: Tensor) -> Tensor:
+    """Steps [batch, n] for outcomes [batch, n, *event]."""
+    return steps.reshape(*steps.shape, *[1] * (outcomes.dim() - 2)).expand_as(outcomes)
 
 
 class frozen:  # noqa: N801  # reads as a statement: with frozen(network)
