@@ -5,8 +5,7 @@ import torch
 from small import goal_for, seeded, small_network
 
 from aline.episodes import Context, Offer
-from aline.model import LearnedPolicy
-from aline.model import Mixture
+from aline.model import LearnedPolicy, Mixture
 from aline.model.informed import Informed, tempered
 from aline.tasks import Task, get, simulator_of
 from aline.tasks.linear import exact_information_gain, exact_posterior

@@ -5,8 +5,7 @@ import torch
 from torch.distributions import LogNormal, Uniform
 
 from aline.episodes import Context, Goal, goal_of, predictions
-from aline.model import ModelConfig, Network, View, fresh
-from aline.model import Bernoulli, Mixture
+from aline.model import Bernoulli, Mixture, ModelConfig, Network, View, fresh
 from aline.model.live import LiveView, Question, score_together
 from aline.model.running import begin
 from aline.spaces import Binary, Box, Real

@@ -7,8 +7,7 @@ import torch
 from small import SIZES, goal_for, largest_difference, random_context, seeded
 
 from aline.episodes import Context, Goal, draw_goals
-from aline.model import LearnedPolicy, ModelConfig, Network, View, fresh
-from aline.model import Bernoulli, Mixture
+from aline.model import Bernoulli, LearnedPolicy, Mixture, ModelConfig, Network, View, fresh
 from aline.model.network import MANY
 from aline.model.running import begin
 from aline.model.tape import ROOM, TapeView

@@ -50,4 +50,3 @@ class UncertaintyPolicy:
         space = self.network.spec.design
         count = self.candidates if space.points is None else len(space.points)
         return Offer(space.sample(batch, count, generator))
-

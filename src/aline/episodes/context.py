@@ -27,7 +27,7 @@ class Context:
         return cls(torch.zeros(batch, 0, design), torch.zeros(batch, 0, *event))
 
     def append(self, designs: Tensor, outcomes: Tensor) -> Context:
-        """With one more observation an episode: designs [batch, design], outcomes [batch, *event]."""
+        """With one more observation each: designs [batch, design], outcomes [batch, *event]."""
         mask = self.mask
         if mask is not None:
             mask = torch.cat([mask, torch.ones_like(mask[:, :1])], 1)

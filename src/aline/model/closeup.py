@@ -56,7 +56,7 @@ class CloseUp(nn.Module):
             self.aim.second.weight.mul_(0.3)
 
     def forward(self, tokens: Tensor, plain: Tensor, seen: Seen) -> tuple[Sight, Tensor]:
-        """Tokens [batch, group, target, embed] and what they read, [..., head * (design + outcome)].
+        """Tokens [batch, group, target, embed] and what they read, head * (design + outcome).
 
         Also gives what they read with the first and the last centre beside it.
         """
@@ -137,7 +137,7 @@ class Rows(NamedTuple):
         bias: Tensor | None,
         design: int,
     ) -> Rows:
-        """From `few` numbers [number, batch, group, target, n], of which `design` offsets come first.
+        """From `few` numbers [number, batch, group, target, n], the `design` offsets first.
 
         A target's rows begin at its `base` [batch, group, target, hidden].
         """

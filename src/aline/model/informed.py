@@ -18,8 +18,8 @@ from torch import Tensor
 
 from aline.episodes import Context
 from aline.model.refine import power_of
-from aline.tasks import Task
 from aline.spaces.outcomes import Mixture
+from aline.tasks import Task
 
 DRAWS = 2048  # from q, among which possible truths are sought
 EFFECTIVE = 48.0  # how many of them count at least

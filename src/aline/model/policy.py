@@ -17,8 +17,8 @@ from aline.model.live import Question, score_together, shares_a_pass
 from aline.model.network import Network, View
 from aline.model.running import begin
 from aline.model.standardised import read_standardised
-from aline.tasks import Task, simulator_of
 from aline.spaces.outcomes import Mixture
+from aline.tasks import Task, simulator_of
 
 
 class Memory(NamedTuple):

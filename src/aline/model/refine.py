@@ -17,8 +17,8 @@ from torch import Tensor
 
 from aline.episodes import Context
 from aline.errors import InputError
-from aline.tasks import Task
 from aline.spaces.outcomes import Mixture
+from aline.tasks import Task
 
 DRAWS = 2048
 FEWEST = 10  # draws that must be possible at all, a parameter and one

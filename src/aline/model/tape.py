@@ -125,7 +125,7 @@ class Readers(NamedTuple):
     def of(cls, network: Network) -> Readers:
         """Multiply the matrices."""
         nothing = normalised(network.context_states(network.nothing[None]))
-        plain = len(network.spec.design) + network.spec.outcome.width if network.config.shortcuts else 0
+        plain = plain_width(network)
         below = nothing[-len(network.policy.layers) :]
         return cls(
             nothing,
@@ -137,6 +137,11 @@ class Readers(NamedTuple):
         )
 
 
+def plain_width(network: Network) -> int:
+    """How many numbers an observation is as it is."""
+    return len(network.spec.design) + network.spec.outcome.width if network.config.shortcuts else 0
+
+
 def normalised(states: list[Tensor]) -> Tensor:
     """States as every layer's norm leaves them but for its affine part, [layer, ...]."""
     return F.layer_norm(torch.stack(states), states[0].shape[-1:])
@@ -146,7 +151,7 @@ def normalised(states: list[Tensor]) -> Tensor:
 def begin_tape(network: Network, batch: int) -> TapeView:
     """A view of no data yet for a batch of episodes, of an "independent" context."""
     readers = Readers.of(network)
-    plain = len(network.spec.design) + network.spec.outcome.width if network.config.shortcuts else 0
+    plain = plain_width(network)
     first = torch.zeros(len(readers.nothing), batch, 1, network.config.width + 1 + plain)
     first[..., network.config.width] = 1.0
     empty = Context.empty(batch, len(network.spec.design), network.spec.outcome.event_shape)

@@ -22,7 +22,7 @@ from aline.spaces import (
 
 Named = Mapping[str, Tensor]
 Simulator = Callable[[Named, Named, torch.Generator], Any]
-Likelihood = Callable[[Named, Named, Any], Any]
+Likelihood = Callable[[Named, Named, Any], Tensor]
 Explorer = Callable[[Named, int, torch.Generator], Named]
 Latent = Callable[[Named, torch.Generator], Named]
 
@@ -388,8 +388,10 @@ def _check(
     if not isinstance(design, Design):
         raise InputError(f"design must be a Box, Pool or Grid, got {design!r}")
     if not isinstance(outcome, Outcome):
-        raise InputError("outcome must be Real(), Binary(), Categorical(labels), Ordinal(levels), Count() or "
-            f"Outcomes(...), got {outcome!r}")
+        raise InputError(
+            "outcome must be Real(), Binary(), Categorical(labels), Ordinal(levels), Count() or "
+            f"Outcomes(...), got {outcome!r}"
+        )
     if not callable(simulate):
         raise InputError(f"simulate must be callable, got {simulate!r}")
     if not (isinstance(horizon, int) and horizon >= 1):

@@ -267,7 +267,7 @@ def _looks_part(settings: Settings, progress: Progress) -> Measured:
     }
     for step in (1, 5, 10, 20):
         view = model.network.read(Context(designs[:, :step], outcomes[:, :step]))
-        expected, std = view.predictive(grid[:, None]).moments()  # type: ignore[union-attr]
+        expected, std = view.predictive(grid[:, None]).moments()
         queries["steps"][str(step)] = {
             "mean": spec.outcome.to_user(expected)[0, 0].tolist(),
             "low": spec.outcome.to_user(expected - 2 * std)[0, 0].tolist(),

@@ -93,7 +93,7 @@ class Belief(ABC):
         return self.each(lambda tensor: tensor[index])
 
     def unsqueeze(self, dim: int) -> Self:
-        """With one more axis of targets, at `dim` from the front, that values may broadcast along."""
+        """With one more axis of targets, that values may broadcast along."""
         return self.each(lambda tensor: tensor.unsqueeze(dim))
 
     def double(self) -> Self:
@@ -241,6 +241,10 @@ class Outcome(ABC):
         """A part of one outcome."""
         return plain
 
+    def split(self, y: Tensor) -> dict[str, Tensor]:
+        """The parts of outcomes [..., *event_shape], [...] each."""
+        return {"outcome": y}
+
     # Simulators.
 
     def simulated(self, values: Any, shape: Sequence[int], what: str = "simulate") -> User:
@@ -261,7 +265,7 @@ class Outcome(ABC):
         self.check(tensor, what)
         return tensor
 
-    def check(self, user: Tensor, what: str) -> None:
+    def check(self, user: Tensor, what: str) -> None:  # noqa: B027  # a number may be anything
         """Say so if a value in the user's units cannot be an outcome."""
 
     # Words and plain data.
@@ -315,7 +319,7 @@ def outcome_from_json(data: Mapping[str, Any]) -> Outcome:
     kind = Outcome._kinds.get(data["kind"])
     if kind is None:
         raise CheckpointError(
-            f"the outcome is of kind {data['kind']!r}, which this aline does not know: upgrade aline"
+            f"this aline does not know outcomes of kind {data['kind']!r}: upgrade aline"
         )
     return kind.from_json(data)
 

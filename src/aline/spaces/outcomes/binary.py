@@ -67,9 +67,7 @@ class Bernoulli(Belief):
 
     def averaged(self, log_weight: Tensor) -> Bernoulli:
         """The average probability."""
-        yes, no = (
-            (F.logsigmoid(sign * self.logit) + log_weight).logsumexp(-1) for sign in (1, -1)
-        )
+        yes, no = ((F.logsigmoid(sign * self.logit) + log_weight).logsumexp(-1) for sign in (1, -1))
         return Bernoulli(yes - no)
 
 

@@ -57,7 +57,8 @@ class Labelled(Belief):
 
     def uncertainty(self) -> Tensor:
         """The entropy."""
-        return torch.special.entr(self.log_weight.exp()).sum(-1)
+        entropy: Tensor = torch.special.entr(self.log_weight.exp()).sum(-1)
+        return entropy
 
     def averaged(self, log_weight: Tensor) -> Self:
         """The average probabilities."""
@@ -168,7 +169,8 @@ class Categorical(Outcome):
 
     def values(self, value: Any) -> Tensor:
         """Labels, or which they are."""
-        return super().values(places(value, self.labels))
+        found: Tensor = super().values(places(value, self.labels))
+        return found
 
     def check(self, user: Tensor, what: str) -> None:
         """Which label, counting from 0."""

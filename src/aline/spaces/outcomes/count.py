@@ -49,9 +49,7 @@ class Counted(Mixture):
         middle = (value + 0.5).log()[..., None] + size / 2
         z, width = (middle - self.mean) / self.std, size / self.std
         inside = log_between(z, width)
-        found = torch.where(
-            value[..., None] < 0.5, torch.special.log_ndtr(z + width / 2), inside
-        )
+        found = torch.where(value[..., None] < 0.5, torch.special.log_ndtr(z + width / 2), inside)
         if self.maximum is not None:
             last = torch.special.log_ndtr(width / 2 - z)
             found = torch.where(value[..., None] > self.maximum - 0.5, last, found)

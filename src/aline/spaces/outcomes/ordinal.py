@@ -148,7 +148,8 @@ class Ordinal(Outcome):
         if isinstance(self.levels[0], str):
             found = places(value, self.levels)
             value = found if found is value else torch.as_tensor(found) + 1
-        return super().values(value)
+        read: Tensor = super().values(value)
+        return read
 
     def check(self, user: Tensor, what: str) -> None:
         """One of the numbers."""
@@ -168,7 +169,8 @@ class Ordinal(Outcome):
 
     def text(self, plain: Any) -> str:
         """The label."""
-        return self.labels[self.levels.index(plain)]
+        place: int = self.levels.index(plain)
+        return self.labels[place]
 
     def form(self) -> dict[str, Any]:
         """A button a level; where all levels are single digits, these are their keys."""
@@ -197,5 +199,3 @@ def _read_levels(levels: Any) -> tuple[Any, ...]:
             f'numbers or labels: Ordinal(5), Ordinal(["never", "always"]), got {levels!r}'
         )
     return found
-
-

@@ -80,7 +80,7 @@ class Real(Outcome):
         return user if self.knee is None else torch.asinh(user / self.knee)
 
     def log_volume(self, y: Tensor) -> Tensor:
-        """Log |d user / d network|; none at a limit, where there is a probability, not a density."""
+        """Log |d user / d network|; 0 at a limit, which has a probability, not a density."""
         scale = self._number(self.scale)
         volume = torch.full_like(y, math.log(scale))
         if self.knee is not None:

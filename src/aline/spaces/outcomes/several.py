@@ -79,7 +79,7 @@ class Joint(Belief):
 
     def uncertainty(self) -> Tensor:
         """The entropy of the combinations and, in it, the others' uncertainty on average."""
-        total = torch.special.entr(self.log_weight.exp()).sum(-1)
+        total: Tensor = torch.special.entr(self.log_weight.exp()).sum(-1)
         for belief in self.rest.values():
             total = total + (self.log_weight.exp() * belief.uncertainty()).sum(-1)
         return total
@@ -147,6 +147,10 @@ class Outcomes(Outcome):
     def pick(self, plain: Mapping[str, Any], name: str) -> Any:
         """A part of one outcome."""
         return plain[name]
+
+    def split(self, y: Tensor) -> dict[str, Tensor]:
+        """A column a part."""
+        return dict(zip(self.parts, y.unbind(-1), strict=True))
 
     def column(self, name: str) -> int:
         """Where a part stands on the network's scale."""
@@ -384,4 +388,5 @@ def _same_type(columns: list[Tensor]) -> list[Tensor]:
 
 def _listed(values: Any) -> list[Any]:
     listed = values.tolist() if hasattr(values, "tolist") else values
-    return list(listed) if isinstance(listed, Iterable) and not isinstance(listed, str) else [listed]
+    is_one = isinstance(listed, str) or not isinstance(listed, Iterable)
+    return [listed] if is_one else list(listed)
