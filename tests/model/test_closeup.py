@@ -97,4 +97,4 @@ def test_gradients_written_by_hand_are_those_of_the_numbers() -> None:
     ]
     bias = torch.zeros(2, 3, 1, LENGTH).double()
     bias[:, 0] = bias[:, 1, :, 4:] = -torch.inf
-    assert torch.autograd.gradcheck(lambda *given: LearnedRows.apply(*given, bias), inputs)
+    assert torch.autograd.gradcheck(lambda *given: LearnedRows.apply(*given, bias, DESIGN), inputs)

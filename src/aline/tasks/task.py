@@ -295,6 +295,13 @@ class Task:
         outcomes = world.simulate(self.spec.design.sample(512, 16, generator), generator)
         return self._with(replace(self.spec, outcome=self.spec.outcome.fitted(outcomes)))
 
+    def checked(self) -> Task:
+        """This task, if its simulator answers a few designs as its outcome says."""
+        generator = torch.Generator()
+        world = self.draw(3, generator)
+        world.simulate(self.spec.design.sample(3, 5, generator), generator)
+        return self
+
     def described_by(self, spec: Spec) -> Task:
         """This task's simulator on the scales of a trained model's spec, which must be its own."""
         mine, theirs = (

@@ -27,6 +27,9 @@ User = Any
 """Outcomes in the user's units: a tensor or an array, or a mapping of them by name."""
 
 
+GIVEN = "an outcome"  # what a person gives, in messages; else it is a simulator's
+
+
 class Belief(ABC):
     """What is believed of an outcome at each target: a frozen dataclass of tensors [*target, ...].
 
@@ -200,7 +203,7 @@ class Outcome(ABC):
     def values(self, value: Any) -> User:
         """Outcomes [...] as a person gives them, checked."""
         tensor = tensor_of(value).double()
-        self.check(tensor, "an outcome")
+        self.check(tensor, GIVEN)
         return tensor
 
     def moments(self, belief: Belief) -> tuple[Tensor, Tensor]:
@@ -247,22 +250,23 @@ class Outcome(ABC):
 
     # Simulators.
 
-    def simulated(self, values: Any, shape: Sequence[int], what: str = "simulate") -> User:
-        """What a simulator returned, in the user's units [*shape], checked."""
+    def simulated(self, values: Any, shape: Sequence[int], name: str = "") -> User:
+        """What a simulator returned, in the user's units [*shape], checked; `name` is a part's."""
+        about = f" of {name}" if name else ""
         try:
             tensor = tensor_of(values)
         except InputError:
             raise InputError(
-                f"{what} must return a tensor or an array of outcomes, got {_short(values)}"
+                f"simulate must return a tensor or an array of outcomes{about}, got {short(values)}"
             ) from None
         if tuple(tensor.shape) != tuple(shape):
             raise InputError(
-                f"{what} must return outcomes of the designs' shape {tuple(shape)}, got "
+                f"simulate must return outcomes{about} of the designs' shape {tuple(shape)}, got "
                 f"{tuple(tensor.shape)}: theta[name] is [batch, 1] and design[name] [batch, count]"
             )
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
-            raise InputError(f"{what} returned NaN or infinite outcomes: check its domain")
-        self.check(tensor, what)
+            raise InputError(f"simulate returned NaN or infinite outcomes{about}: check its domain")
+        self.check(tensor, f"what simulate returns{f' as {name}' if name else ''}")
         return tensor
 
     def check(self, user: Tensor, what: str) -> None:  # noqa: B027  # a number may be anything
@@ -338,7 +342,7 @@ def tensor_of(values: Any) -> Tensor:
     try:
         return torch.as_tensor(np.asarray(values))
     except (TypeError, ValueError, RuntimeError):
-        raise InputError(f"outcomes must be numbers, got {_short(values)}") from None
+        raise InputError(f"outcomes must be numbers, got {short(values)}") from None
 
 
 def number_of(value: Any) -> float:
@@ -362,9 +366,12 @@ def whole_number_of(value: Any) -> int | None:
     return int(number) if math.isfinite(number) and number == round(number) else None
 
 
-def first_wrong(values: Tensor, wrong: Tensor) -> str:
-    """One of the values that are wrong, for a message."""
-    return f"{float(values[wrong].reshape(-1)[0]):g}"
+def refuse(user: Tensor, wrong: Tensor, what: str, rule: str, remedy: str) -> None:
+    """Say so if any value is wrong; the remedy is for whoever wrote the simulator."""
+    if bool(wrong.any()):
+        got = f"{float(user[wrong].reshape(-1)[0]) + 0.0:g}"  # which has no minus zero
+        end = "" if what == GIVEN else f": {remedy}"
+        raise InputError(f"{what} must {rule}, got {got}{end}")
 
 
 def choices_of(values: Sequence[Any], labels: Sequence[str], keys: Sequence[str]) -> list[Any]:
@@ -374,6 +381,7 @@ def choices_of(values: Sequence[Any], labels: Sequence[str], keys: Sequence[str]
     return [{"value": value, "label": label, "key": key} for value, label, key in named]
 
 
-def _short(values: Any) -> str:
+def short(values: Any) -> str:
+    """A value for a message, in one line."""
     text = repr(values)
-    return text if len(text) <= 60 else f"a {type(values).__name__}"
+    return text if len(text) <= 60 and "\n" not in text else f"a {type(values).__name__}"

@@ -16,8 +16,8 @@ from aline.spaces.outcomes.base import (
     Outcome,
     User,
     choices_of,
-    first_wrong,
     number_of,
+    refuse,
     tensor_of,
 )
 
@@ -130,11 +130,8 @@ class Binary(Outcome):
     def check(self, user: Tensor, what: str) -> None:
         """Only 0 and 1: a probability is not an answer."""
         wrong = (user != 0) & (user != 1)
-        if bool(wrong.any()):
-            raise InputError(
-                f"{what} must be 0 or 1 for a binary outcome, got {first_wrong(user, wrong)}: "
-                "draw answers from probabilities, torch.rand(p.shape, generator=generator) < p"
-            )
+        draw = "draw answers from probabilities, torch.rand(p.shape, generator=generator) < p"
+        refuse(user, wrong, what, "be 0 or 1", draw)
 
     # Words and plain data.
 

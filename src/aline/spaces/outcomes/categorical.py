@@ -15,7 +15,7 @@ from aline.spaces.outcomes.base import (
     Outcome,
     User,
     choices_of,
-    first_wrong,
+    refuse,
     tensor_of,
     whole_number_of,
 )
@@ -176,11 +176,8 @@ class Categorical(Outcome):
         """Which label, counting from 0."""
         last = len(self.labels) - 1
         wrong = (user < 0) | (user > last) | (user != user.round())
-        if bool(wrong.any()):
-            raise InputError(
-                f"{what} must be a whole number from 0 to {last} for {', '.join(self.labels)}, got "
-                f"{first_wrong(user, wrong)}: say which label it is, counting from 0"
-            )
+        rule = f"be a whole number from 0 to {last} for {', '.join(self.labels)}"
+        refuse(user, wrong, what, rule, "say which label it is, counting from 0")
 
     # Words and plain data.
 

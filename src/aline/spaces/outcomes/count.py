@@ -16,12 +16,12 @@ from aline.spaces.outcomes.base import (
     Belief,
     Outcome,
     User,
-    first_wrong,
+    refuse,
     tensor_of,
     weighted_moments,
     whole_number_of,
 )
-from aline.spaces.outcomes.mixture import Mixture, mixture_start, read_mixture
+from aline.spaces.outcomes.mixture import Mixture, log_ndtr, mixture_start, read_mixture
 from aline.spaces.outcomes.ordinal import Rated
 
 NARROW = 0.1  # a bin's width times its distance, in deviations, up to which its density is enough
@@ -49,9 +49,9 @@ class Counted(Mixture):
         middle = (value + 0.5).log()[..., None] + size / 2
         z, width = (middle - self.mean) / self.std, size / self.std
         inside = log_between(z, width)
-        found = torch.where(value[..., None] < 0.5, torch.special.log_ndtr(z + width / 2), inside)
+        found = torch.where(value[..., None] < 0.5, log_ndtr(z + width / 2), inside)
         if self.maximum is not None:
-            last = torch.special.log_ndtr(width / 2 - z)
+            last = log_ndtr(width / 2 - z)
             found = torch.where(value[..., None] > self.maximum - 0.5, last, found)
         total: Tensor = (self.log_weight + found).logsumexp(-1)
         return total
@@ -198,17 +198,12 @@ class Count(Outcome):
     def check(self, user: Tensor, what: str) -> None:
         """Whole numbers from 0 to the maximum."""
         wrong = (user < 0) | (user != user.round())
-        if bool(wrong.any()):
-            raise InputError(
-                f"{what} must be whole numbers, at least 0, for a count, got "
-                f"{first_wrong(user, wrong)}: draw counts from rates, "
-                "torch.poisson(rate, generator=generator)"
-            )
-        if self.maximum is not None and bool((wrong := user > self.maximum).any()):
-            raise InputError(
-                f"{what} must be at most the maximum {self.maximum}, got "
-                f"{first_wrong(user, wrong)}: use clamp(max={self.maximum}), or a larger maximum"
-            )
+        draw = "draw counts from rates, torch.poisson(rate, generator=generator)"
+        refuse(user, wrong, what, "be a whole number, at least 0, as it is a count", draw)
+        if self.maximum is not None:
+            rule = f"be at most the maximum, {self.maximum}"
+            cut = f"use clamp(max={self.maximum}), or a larger maximum"
+            refuse(user, user > self.maximum, what, rule, cut)
 
     # Words and plain data.
 
@@ -230,8 +225,8 @@ def log_between(z: Tensor, width: Tensor) -> Tensor:
     by_density = thin.log() - 0.5 * z * z - _LOG_SQRT_2PI + bent
     wide = torch.where(narrow, 1.0, width)
     near, far = -z.abs() + wide / 2, -z.abs() - wide / 2  # in the tail where log_ndtr has digits
-    log_near = torch.special.log_ndtr(near)
-    apart = (log_near - torch.special.log_ndtr(far)).clamp_min(1e-6)
+    log_near = log_ndtr(near)
+    apart = (log_near - log_ndtr(far)).clamp_min(1e-6)
     by_tails = log_near + (-torch.expm1(-apart)).log()
     return torch.where(narrow, by_density, by_tails)
 

@@ -15,8 +15,8 @@ from aline.spaces.outcomes.base import (
     Outcome,
     User,
     choices_of,
-    first_wrong,
     number_of,
+    refuse,
     tensor_of,
     whole_number_of,
 )
@@ -154,12 +154,8 @@ class Ordinal(Outcome):
     def check(self, user: Tensor, what: str) -> None:
         """One of the numbers."""
         wrong = (user.double()[..., None] - self._table).abs().amin(-1) > 1e-6
-        if bool(wrong.any()):
-            numbers = ", ".join(f"{one:g}" for one in self.numbers)
-            raise InputError(
-                f"{what} must be one of {numbers} for a rating, got {first_wrong(user, wrong)}: "
-                "levels are whole and count from 1 unless you name others"
-            )
+        rule = f"be one of {', '.join(f'{one:g}' for one in self.numbers)}"
+        refuse(user, wrong, what, rule, "levels count from 1 unless you give other numbers")
 
     # Words and plain data.
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from aline.errors import InputError
-from aline.spaces.outcomes.base import Belief, Outcome, User, first_wrong, number_of, tensor_of
+from aline.spaces.outcomes.base import GIVEN, Belief, Outcome, User, number_of, refuse, tensor_of
 from aline.spaces.outcomes.mixture import (
     Censored,
     Mixture,
@@ -157,7 +157,7 @@ class Real(Outcome):
             )
         if self.limits is None:
             return number
-        self.check(torch.tensor(number, dtype=torch.float64), "an outcome")
+        self.check(torch.tensor(number, dtype=torch.float64), GIVEN)
         return min(max(number, self.limits[0]), self.limits[1])
 
     def check(self, user: Tensor, what: str) -> None:
@@ -167,11 +167,8 @@ class Real(Outcome):
         low, high = self.limits
         slack = _ROUNDING * (high - low)
         outside = (user < low - slack) | (user > high + slack)
-        if bool(outside.any()):
-            raise InputError(
-                f"{what} must lie in the limits [{low:g}, {high:g}], got "
-                f"{first_wrong(user, outside)}: what is beyond a limit is reported as the limit"
-            )
+        cut = f"what is beyond a limit is reported as the limit, clamp({low:g}, {high:g})"
+        refuse(user, outside, what, f"lie in the limits [{low:g}, {high:g}]", cut)
 
     # Words and plain data.
 

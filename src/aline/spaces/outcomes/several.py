@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from aline.errors import InputError
-from aline.spaces.outcomes.base import Belief, Outcome, User, outcome_from_json
+from aline.spaces.outcomes.base import Belief, Outcome, User, outcome_from_json, short
 
 COMBINATIONS = 16  # of finite outcomes for which the others are believed one by one
 DRAWS = 256  # that stand for expectations
@@ -295,7 +295,7 @@ class Outcomes(Outcome):
     def _check_names(self, value: Any, what: str) -> None:
         names = ", ".join(self.parts)
         if not isinstance(value, Mapping):
-            raise InputError(f"{what} must be a dict with {names}, got {value!r}")
+            raise InputError(f"{what} must be a dict with {names}, got {short(value)}")
         missing = [name for name in self.parts if name not in value]
         unknown = [str(name) for name in value if name not in self.parts]
         if missing or unknown:
@@ -320,10 +320,10 @@ class Outcomes(Outcome):
         """Each part has its own."""
         return belief.moments()
 
-    def simulated(self, values: Any, shape: Sequence[int], what: str = "simulate") -> User:
+    def simulated(self, values: Any, shape: Sequence[int], name: str = "") -> User:
         """A dict of what each part's simulator would return."""
-        self._check_names(values, f"what {what} returns")
-        return {n: part.simulated(values[n], shape, f"{what}'s {n}") for n, part in self.items}
+        self._check_names(values, "what simulate returns")
+        return {n: part.simulated(values[n], shape, n) for n, part in self.items}
 
     # Words and plain data.
 
