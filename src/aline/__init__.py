@@ -8,7 +8,17 @@ if TYPE_CHECKING:
     from aline.errors import AlineError, UserError
     from aline.experiment.experiment import Experiment
     from aline.functions.regressor import ActiveRegressor
-    from aline.spaces import Binary, Box, Grid, Pool, Real
+    from aline.spaces import (
+        Binary,
+        Box,
+        Categorical,
+        Count,
+        Grid,
+        Ordinal,
+        Outcomes,
+        Pool,
+        Real,
+    )
     from aline.tasks.psychometric import Psychometric
     from aline.tasks.task import Task
     from aline.training.train import train
@@ -21,8 +31,12 @@ __all__ = [
     "AlineError",
     "Binary",
     "Box",
+    "Categorical",
+    "Count",
     "Experiment",
     "Grid",
+    "Ordinal",
+    "Outcomes",
     "Pool",
     "Psychometric",
     "Real",
@@ -41,8 +55,12 @@ _HOMES = {
     "AlineError": "aline.errors",
     "Binary": "aline.spaces",
     "Box": "aline.spaces",
+    "Categorical": "aline.spaces",
+    "Count": "aline.spaces",
     "Experiment": "aline.experiment.experiment",
     "Grid": "aline.spaces",
+    "Ordinal": "aline.spaces",
+    "Outcomes": "aline.spaces",
     "Pool": "aline.spaces",
     "Psychometric": "aline.tasks.psychometric",
     "Real": "aline.spaces",

@@ -12,7 +12,7 @@ PLAIN = HEADS * (DESIGN + 1)
 
 def some_look() -> Look:
     with initial_weights(0):
-        return Look(DESIGN, WIDTH, HEADS, PLAIN).requires_grad_(False)
+        return Look(DESIGN, 1, WIDTH, HEADS, PLAIN).requires_grad_(False)
 
 
 def some_sight() -> tuple[Sight, torch.Tensor, Seen]:
@@ -72,7 +72,7 @@ def test_nothing_seen_leaves_the_centre_where_it_is() -> None:
 
 def test_the_first_centre_is_an_average_of_what_was_read_and_the_prior_mean() -> None:
     with initial_weights(0):
-        close_up = CloseUp(2, DESIGN, WIDTH, HEADS).requires_grad_(False)
+        close_up = CloseUp(2, DESIGN, 1, WIDTH, HEADS).requires_grad_(False)
     sight, plain, seen = some_sight()
     _, beside = close_up(sight.tokens, plain, seen)
     assert torch.equal(beside[..., :PLAIN], plain)
@@ -97,4 +97,4 @@ def test_gradients_written_by_hand_are_those_of_the_numbers() -> None:
     ]
     bias = torch.zeros(2, 3, 1, LENGTH).double()
     bias[:, 0] = bias[:, 1, :, 4:] = -torch.inf
-    assert torch.autograd.gradcheck(lambda *given: LearnedRows.apply(*given, bias), inputs)
+    assert torch.autograd.gradcheck(lambda *given: LearnedRows.apply(*given, bias, DESIGN), inputs)

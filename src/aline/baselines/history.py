@@ -178,6 +178,15 @@ def check_likelihood(task: Task, method: str) -> None:
         )
 
 
+def check_one_number(task: Task, method: str) -> None:
+    """The networks of these baselines take an outcome as one number."""
+    if task.spec.outcome.width != 1:
+        raise InputError(
+            f"{method} is for outcomes that are one number, and task {task.spec.name} gives "
+            f"{task.spec.outcome.words()}: compare with a random policy"
+        )
+
+
 def log_likelihoods(task: Task, theta: Tensor, x: Tensor, outcome: Tensor) -> Tensor:
     """Of one observation an episode under many draws: theta [draw, parameter] -> [draw, batch]."""
     each = task.log_prob(theta[:, None], x[:, None], outcome[:, None])

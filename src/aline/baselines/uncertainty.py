@@ -6,11 +6,9 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from aline.engine import Engine
 from aline.episodes import Goal, Offer, take
-from aline.model import Belief, Bernoulli
 from aline.policies import Memory
 
 
@@ -32,7 +30,7 @@ class UncertaintyPolicy:
         """The most uncertain design [batch, design]."""
         if offer is None:
             offer = self._anywhere(len(memory.goal.parameters), generator)
-        score = uncertainty(self.engine.predictive(memory.state, offer.points))
+        score = self.engine.predictive(memory.state, offer.points).uncertainty()
         if offer.allowed is not None:
             score = score.masked_fill(~offer.allowed, -torch.inf)
         return take(offer.points, score.argmax(1))
@@ -45,11 +43,3 @@ class UncertaintyPolicy:
         space = self.engine.network.spec.design
         count = self.candidates if space.points is None else len(space.points)
         return Offer(space.sample(batch, count, generator))
-
-
-def uncertainty(belief: Belief) -> Tensor:
-    """How unsure each prediction is: a yes/no's entropy, a real outcome's standard deviation."""
-    if isinstance(belief, Bernoulli):
-        yes, no = F.logsigmoid(belief.logit), F.logsigmoid(-belief.logit)
-        return -(yes.exp() * yes + no.exp() * no)
-    return belief.moments()[1]

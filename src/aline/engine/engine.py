@@ -13,7 +13,6 @@ from aline.engine.runners import Array, Runner
 from aline.episodes import Context, Goal
 from aline.model import Belief, Encoded, Mixture, Network, Proposal, Summary
 from aline.model.advice import Advice, CandidateAdvice
-from aline.spaces import Outcome
 
 
 class Engine(Protocol):
@@ -143,7 +142,8 @@ class LiveEngine:
 
     def begin(self, batch: int = 1) -> Data:
         """The state before any data."""
-        return self.read(Context.empty(batch, len(self.network.spec.design)))
+        spec = self.network.spec
+        return self.read(Context.empty(batch, len(spec.design), spec.outcome.event_shape))
 
     def read(self, context: Context, advice: Advice | None = None) -> Data:
         """The state after a whole context."""
@@ -166,8 +166,7 @@ class LiveEngine:
         """Beliefs [batch, n] about outcomes."""
         none = torch.zeros(len(points), len(self.network.spec.parameters), dtype=torch.bool)
         goal = Goal(none, points, torch.ones(points.shape[:2], dtype=torch.bool))
-        outcome: Outcome = self.network.spec.outcome
-        return outcome.restore(_named("prediction_", self.run(state, goal, None)))
+        return self.network.spec.outcome.restore(_named("prediction_", self.run(state, goal, None)))
 
     def scores(self, state: Data, goal: Goal, candidates: Tensor) -> Tensor:
         """Logits [batch, n]."""

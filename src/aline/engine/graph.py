@@ -38,7 +38,7 @@ def inputs_of(network: Network) -> dict[str, Input]:
     advisor = network.advisor
     found = {
         "designs": Input(("batch", "context", design)),
-        "outcomes": Input(("batch", "context")),
+        "outcomes": Input(("batch", "context", *network.spec.outcome.event_shape)),
         "mask": Input(("batch", "context"), torch.bool),
         "points": Input(("batch", "point", design)),
         "points_mask": Input(("batch", "point"), torch.bool),

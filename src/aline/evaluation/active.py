@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -233,8 +233,7 @@ class Looks:
             log_q = torch.full((problem.batch, count), math.nan)
         else:
             engine = self.policy.engine
-            belief = engine.predictive(state.state, problem.targets)
-            assert isinstance(belief, Mixture)
+            belief = cast(Mixture, engine.predictive(state.state, problem.targets))
             expected, rank = belief.moments()[0], belief.cdf(self.outcomes)
             theta = problem.world.theta
             density = engine.posterior(state.state).log_prob(theta)

@@ -22,7 +22,7 @@ from aline.experiment.allowed import plain_restriction
 from aline.experiment.history import History
 from aline.experiment.origin import check_model, describe, find_model
 from aline.experiment.posterior import Posterior
-from aline.experiment.predictive import Predictive
+from aline.experiment.predictive import JointPredictive, Predictive
 from aline.experiment.refined import RefinedPosterior, refine_posterior
 from aline.experiment.settings import (
     check_count,
@@ -242,8 +242,11 @@ class Experiment:
         """What was known before any data, after the first observation, and so on until now."""
         return self._history.of(self._state)
 
-    def predict(self, designs: Mapping[str, Any]) -> Predictive:
-        """What would be measured at designs, such as {"time": [1, 2, 3]}."""
+    def predict(self, designs: Mapping[str, Any]) -> Predictive | JointPredictive:
+        """What would be measured at designs, such as {"time": [1, 2, 3]}.
+
+        Of several outcomes a mapping from their names.
+        """
         return self._state.predict(self._state.spec.design.read(designs))
 
     def __repr__(self) -> str:
@@ -277,7 +280,10 @@ class Experiment:
         *,
         key: str | None = None,
     ) -> Trial:
-        """Record what a trial gave; `design` says where, if not at the design proposed."""
+        """Record what a trial gave; `design` says where, if not at the design proposed.
+
+        Of several outcomes a mapping from their names.
+        """
 
         def event(state: State) -> Event:
             number = _number(state, trial)
@@ -341,7 +347,7 @@ class Experiment:
         """Add data measured earlier: a list an axis, and the outcomes in the same order."""
         spec = self._state.spec
         plain = plain_designs(spec.design, designs)
-        values = [spec.outcome.read(value) for value in _listed(outcomes)]
+        values = spec.outcome.read_all(outcomes)
         count = len(plain[spec.design.names[0]])
         if len(values) != count or not values:
             raise InputError(
@@ -539,11 +545,6 @@ def _check_state(state: State, number: int, verb: str, allowed: set[str]) -> Non
         )
 
 
-def _listed(outcomes: Any) -> list[Any]:
-    listed = outcomes.tolist() if hasattr(outcomes, "tolist") else outcomes
-    return list(listed) if isinstance(listed, Iterable) else [listed]
-
-
 def _listing(numbers: Iterable[int]) -> str:
     return ", ".join(map(str, numbers))
 
@@ -551,7 +552,8 @@ def _listing(numbers: Iterable[int]) -> str:
 def _copy(trial: Trial) -> Trial:
     """A trial that a user may change without changing the experiment's."""
     proposed = None if trial.proposed is None else dict(trial.proposed)
-    return replace(trial, design=dict(trial.design), proposed=proposed)
+    outcome = dict(trial.outcome) if isinstance(trial.outcome, dict) else trial.outcome
+    return replace(trial, design=dict(trial.design), proposed=proposed, outcome=outcome)
 
 
 def _now() -> str:

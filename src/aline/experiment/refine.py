@@ -17,8 +17,8 @@ from torch import Tensor
 
 from aline.episodes import Context
 from aline.errors import InputError
-from aline.model import Mixture
 from aline.policies.importance import power_of
+from aline.spaces.outcomes import Mixture
 from aline.tasks import Task
 
 DRAWS = 2048

@@ -11,7 +11,7 @@ from aline.episodes import goal_of, predictions
 from aline.episodes.goals import Predictions, Target
 from aline.errors import InputError
 from aline.experiment.trial import plain_designs
-from aline.spaces import Box, Real
+from aline.spaces import Box
 from aline.tasks import PREDICTIONS, Spec
 
 KEY_LENGTH = 200
@@ -117,11 +117,11 @@ def _read_predictions(plain: Mapping[str, Any]) -> Target:
 
 def check_standardise(spec: Spec, standardise: bool) -> bool:
     """Whether outcomes come in any units: only plain real ones can."""
-    outcome = spec.outcome
-    if standardise and not isinstance(outcome, Real):
-        raise InputError("standardise=True is for real outcomes, and this task's are yes or no")
-    if standardise and isinstance(outcome, Real) and (outcome.limits or outcome.knee):
-        raise InputError("standardise=True is for outcomes that have neither limits nor a knee")
+    if standardise and not spec.outcome.is_linear:
+        raise InputError(
+            "standardise=True is for real outcomes that have neither limits nor a knee, and this "
+            f"task's are {spec.outcome.words()}: leave it out"
+        )
     return bool(standardise)
 
 

@@ -21,11 +21,11 @@ from aline.episodes.goals import Target
 from aline.errors import StorageError
 from aline.experiment.allowed import Allowed, plain_restriction
 from aline.experiment.posterior import Posterior
-from aline.experiment.predictive import Predictive
+from aline.experiment.predictive import JointPredictive, Predictive, predictive_of
 from aline.experiment.settings import read_target
 from aline.experiment.storage import Event
 from aline.experiment.trial import Trial, read_design
-from aline.model import Bernoulli, Model
+from aline.model import Model
 from aline.policies import LearnedPolicy, Memory
 from aline.tasks import Spec
 
@@ -118,11 +118,11 @@ class State:
             choose_ahead([self])
         return posterior_of(self.engine, self.data)
 
-    def predict(self, x: Tensor) -> Predictive:
+    def predict(self, x: Tensor) -> Predictive | JointPredictive:
         """Beliefs about outcomes at designs [count, design] on the network's scale."""
         with torch.inference_mode():
             belief = self.engine.predictive(self.data, x[None])
-        return Predictive(belief[0], self.spec.outcome)
+        return predictive_of(belief[0], self.spec.outcome)
 
     @cached_property
     def is_narrow(self) -> bool:
@@ -215,11 +215,8 @@ def posterior_of(engine: Engine, data: Any) -> Posterior:
 
 
 def _expected(engine: Engine, data: Any, x: Tensor) -> Tensor:
-    """The likeliest binary outcome, or the mean real one, at a design: [1], network scale."""
-    belief = engine.predictive(data, x[None, None])
-    if isinstance(belief, Bernoulli):
-        return torch.where(belief.logit > 0, 1.0, -1.0).reshape(1)
-    return belief.moments()[0].reshape(1)
+    """The outcome to assume at a design: [1, *event], network scale."""
+    return engine.predictive(data, x[None, None])[0].expected()
 
 
 Changes = dict[str, Any]
@@ -320,9 +317,10 @@ def _next_number(state: State, event: Event) -> int:
     return number
 
 
-def _extend(state: State, data: Any, x: Tensor, outcome: float | None) -> Any:
+def _extend(state: State, data: Any, x: Tensor, outcome: Any) -> Any:
     # Standardised in double precision: outcomes may be small differences of large numbers.
-    y = state.spec.outcome.to_network(torch.tensor([outcome], dtype=torch.float64))
+    kind = state.spec.outcome
+    y = kind.to_network(kind.from_plain([outcome]))
     return state.engine.extend(data, x[None], y if state.is_standardised else y.float())
 
 

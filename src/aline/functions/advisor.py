@@ -12,7 +12,6 @@ from aline.errors import InputError
 from aline.functions.bank import Bank, KernelBank
 from aline.functions.hypotheses import Guess, Hypotheses
 from aline.model.advice import Advice, CandidateAdvice, Frame, NoAdvisor, PointAdvice
-from aline.spaces import Real
 from aline.tasks import Spec
 
 
@@ -21,8 +20,8 @@ class FunctionAdvisor(NoAdvisor):
 
     def __init__(self, spec: Spec, kernels: int, hypotheses: int = 0):
         super().__init__()
-        if not isinstance(spec.outcome, Real):
-            raise InputError("the functions plug-in is for real outcomes")
+        if not spec.outcome.is_linear:
+            raise InputError("the functions plug-in is for real outcomes without a knee or limits")
         self.bank = KernelBank.spread(len(spec.design), kernels)
         self.hypotheses = Hypotheses(spec, hypotheses) if hypotheses else None
         self.bank.hypotheses = self.hypotheses

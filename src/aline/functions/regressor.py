@@ -18,7 +18,6 @@ from aline.experiment.settings import check_noise
 from aline.functions.units import Standardised, StandardisedEngine
 from aline.model import Model
 from aline.policies import LearnedPolicy, Memory
-from aline.spaces import Real
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
@@ -186,8 +185,7 @@ class ActiveRegressor:
 
 def _check_suits(model: Model) -> None:
     spec = check_model(model).spec
-    plain = isinstance(spec.outcome, Real) and not (spec.outcome.limits or spec.outcome.knee)
-    if not plain or spec.design.points is not None:
+    if model.network.config.plugin != "functions" or spec.design.points is not None:
         raise InputError(
             f"ActiveRegressor takes a model of functions such as gp1d, got one of {spec.name}"
         )

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -24,9 +24,8 @@ from aline.episodes import Context, Goal
 from aline.errors import InternalError
 from aline.functions.advisor import FunctionAdvice
 from aline.functions.wider import Wider, mixed
-from aline.model import Belief, Bernoulli, Mixture, Proposal
+from aline.model import Belief, Mixture, Proposal
 from aline.model.policy import STEEP
-from aline.spaces import Real
 
 NOISES = (1e-12, 1e3)  # over the outcomes' spread: beyond these a known one makes no difference
 
@@ -63,10 +62,7 @@ class Units:
 
     def restore(self, belief: Belief) -> Belief:
         """A belief [batch, target] of what the network saw, about the outcomes."""
-        if isinstance(belief, Bernoulli):
-            raise InternalError("only real outcomes are standardised")
-        loc, scale = (part.view(-1, 1, 1) for part in (self.loc, self.scale))
-        return replace(belief, mean=belief.mean * scale + loc, std=belief.std * scale)
+        return belief.moved(self.loc[:, None], self.scale[:, None])
 
 
 class Standardised:
@@ -101,10 +97,8 @@ class StandardisedEngine:
 
     def __init__(self, inner: BatchEngine | LiveEngine, noise: float | None = None):
         self.inner, self.network = inner, inner.network
-        outcome = self.network.spec.outcome
-        if not isinstance(outcome, Real) or outcome.scale is None:
-            raise InternalError("only real outcomes are standardised")
-        self.noise = None if noise is None else noise / outcome.scale
+        unit = self.network.spec.outcome.log_volume(torch.zeros((), dtype=torch.float64)).exp()
+        self.noise = None if noise is None else noise / float(unit)
 
     def begin(self, batch: int) -> Standardised:
         """The state before any data, in double precision: outcomes may differ little."""
@@ -142,8 +136,8 @@ class StandardisedEngine:
 
     def predictive(self, state: Standardised, points: Tensor) -> Belief:
         """Beliefs about outcomes, on the scale on which these came."""
-        belief = self.inner.predictive(self._inner(state), points)
-        assert isinstance(belief, Mixture)
+        # Only plain real outcomes are standardised, and of these a belief is a mixture.
+        belief = cast(Mixture, self.inner.predictive(self._inner(state), points))
         if state.noise is not None:  # no outcome is known better than its noise lets it
             least = state.noise.to(belief.std.dtype)[:, None, None]
             belief = replace(belief, std=torch.maximum(belief.std, least))

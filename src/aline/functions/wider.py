@@ -22,7 +22,7 @@ from torch import Tensor
 from aline.episodes import Goal
 from aline.functions.bank import NOISE as BANK_NOISE
 from aline.functions.bank import Bank
-from aline.model import Mixture
+from aline.spaces.outcomes import Mixture
 
 ODDS = 4.0  # of a function beyond the network's prior, before any data
 LENGTHSCALE = (0.5, 1.5)  # in a design space of [-1, 1]: a middle, and the spread of the log

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from aline.model.heads import LOG_SCALES
 from aline.model.tokens import Mlp
+from aline.spaces.outcomes.mixture import LOG_SCALES
 
 MOST = 80.0  # a logit whose power can still be summed
 NEAREST = 0.01  # squared offset, in units of the scale, below which nearer makes no difference
@@ -25,12 +25,12 @@ NEAREST = 0.01  # squared offset, in units of the scale, below which nearer make
 class Seen(NamedTuple):
     """Observations as they are, and which of them each group sees."""
 
-    raw: Tensor  # [design + 1, batch, group or 1, 1, n], designs and outcomes
+    raw: Tensor  # [design + outcome, batch, group or 1, 1, n], designs and outcomes
     bias: Tensor | None  # [batch, group or 1, 1, n], zero or minus infinity
 
     @classmethod
     def of(cls, observations: Tensor, bias: Tensor | None = None) -> Seen:
-        """Observations [batch, group or 1, n, design + 1]."""
+        """Observations [batch, group or 1, n, design + outcome]."""
         return cls(observations.movedim(-1, 0).contiguous()[:, :, :, None], bias)
 
 
@@ -45,24 +45,24 @@ class Sight(NamedTuple):
 class CloseUp(nn.Module):
     """Finds a centre and a scale in what attention read, then looks from there `looks` times."""
 
-    def __init__(self, looks: int, design: int, width: int, heads: int):
+    def __init__(self, looks: int, design: int, outcome: int, width: int, heads: int):
         super().__init__()
-        self.heads = heads
-        raw = heads * (design + 1)
+        self.heads, self.design = heads, design
+        raw = heads * (design + outcome)
         self.aim = Mlp(width + raw, width, design * (heads + 1) + 1)
-        self.looks = nn.ModuleList(Look(design, width, heads, raw) for _ in range(looks))
+        self.looks = nn.ModuleList(Look(design, outcome, width, heads, raw) for _ in range(looks))
         with torch.no_grad():
             self.aim.second.bias.zero_()
             self.aim.second.weight.mul_(0.3)
 
     def forward(self, tokens: Tensor, raw: Tensor, seen: Seen) -> tuple[Sight, Tensor]:
-        """Tokens [batch, group, target, embed] and what they read, [..., head * (design + 1)].
+        """Tokens [batch, group, target, embed] and what they read, head * (design + outcome).
 
         Also gives what they read with the first and the last centre beside it.
         """
         aim = self.aim(torch.cat([tokens, raw], -1))
         share = aim[..., :-1].unflatten(-1, (self.heads + 1, -1)).softmax(-2)[..., :-1, :]
-        read = raw.unflatten(-1, (self.heads, -1))[..., :-1]
+        read = raw.unflatten(-1, (self.heads, -1))[..., : self.design]
         first = (share * read).sum(-2)
         sight = Sight(tokens, first, aim[..., -1:].clamp(*LOG_SCALES))
         for look in self.looks:
@@ -73,11 +73,11 @@ class CloseUp(nn.Module):
 class Look(nn.Module):
     """Reads the observations relative to a centre, and moves it."""
 
-    def __init__(self, design: int, width: int, heads: int, raw: int):
+    def __init__(self, design: int, outcome: int, width: int, heads: int, raw: int):
         super().__init__()
         self.heads, self.design = heads, design
         hidden = width // 2
-        self.relative = nn.Linear(design + 2, hidden)
+        self.relative = nn.Linear(design + 1 + outcome, hidden)
         self.told = nn.Linear(width + raw + 1, hidden + heads)
         self.weigh = nn.Linear(hidden, 2 * heads)
         self.out = nn.Linear(hidden + heads * design, width)
@@ -97,16 +97,16 @@ class Look(nn.Module):
         offset = (seen.raw[: self.design] - centre) * (-zoom).exp()
         square = offset.square().sum(0, keepdim=True)
         offset = offset * (1 + square).rsqrt()  # [design, batch, group, target, n], short if near
-        outcome = seen.raw[self.design :].expand(1, *shape)
+        outcome = seen.raw[self.design :].expand(-1, *shape)
         told = self.told(torch.cat([sight.tokens, raw, sight.zoom], -1))
         about, step = told.split([told.shape[-1] - self.heads, self.heads], -1)
         few = torch.cat([offset, (square + NEAREST).log(), outcome])
         base = about + self.relative.bias
         weigh = (self.relative.weight, self.weigh.weight, self.weigh.bias)
         if torch.is_grad_enabled():
-            read, pulled = LearnedAverages.apply(few, base, *weigh, seen.bias)  # type: ignore[no-untyped-call]
+            read, pulled = LearnedAverages.apply(few, base, *weigh, seen.bias, self.design)  # type: ignore[no-untyped-call]
         else:
-            read, pulled = Averages.of(few, base, *weigh, seen.bias).averages
+            read, pulled = Averages.of(few, base, *weigh, seen.bias, self.design).averages
         found = torch.cat([read.flatten(-2), pulled.flatten(-2)], -1)
         tokens = sight.tokens + self.out(found)
         moved = sight.centre + sight.zoom.exp() * (step[..., None] * pulled).sum(-2)
@@ -135,8 +135,9 @@ class Averages(NamedTuple):
         weigh: Tensor,
         weigh_bias: Tensor,
         bias: Tensor | None,
+        design: int,
     ) -> Averages:
-        """From `few` numbers [design + 2, batch, group, target, n], of which offsets come first.
+        """From `few` numbers [number, batch, group, target, n], the `design` offsets first.
 
         A target's rows begin at its `base` [batch, group, target, hidden].
         """
@@ -153,7 +154,7 @@ class Averages(NamedTuple):
         # Each head reads its own part of the rows.
         parts = hidden.unflatten(-1, (heads, -1)).transpose(1, 2)
         read = (weights[:, :, None] @ parts)[:, :, 0] / total
-        pulled = pulls @ few[:-2].flatten(1, 3).movedim(0, -1) / total
+        pulled = pulls @ few[:design].flatten(1, 3).movedim(0, -1) / total
         averages = (read.view(*shape[:3], heads, -1), pulled.view(*shape[:3], heads, -1))
         return cls(hidden, weights, pulls, total, averages)
 
@@ -169,6 +170,7 @@ class LearnedAverages(torch.autograd.Function):
     def forward(ctx: Any, few: Tensor, base: Tensor, *weights: Any) -> tuple[Tensor, Tensor]:
         """As `Averages.of`."""
         rows = Averages.of(few, base, *weights)
+        ctx.design = weights[-1]
         ctx.save_for_backward(few, *weights[:2], *rows[:-1], *rows.averages)
         return rows.averages
 
@@ -181,7 +183,7 @@ class LearnedAverages(torch.autograd.Function):
             (part * average.flatten(0, 2)).sum(-1, keepdim=True)
             for part, average in zip((of_read, of_pulled), averages, strict=True)
         )
-        offset = few[:-2].flatten(1, 3).transpose(0, 1)  # [target, design, n]
+        offset = few[: ctx.design].flatten(1, 3).transpose(0, 1)  # [target, design, n]
         own = _own_parts(of_read)  # [target, head, hidden]
         of_pulls = _product_of_few(of_pulled, offset)
         of_logits = torch.baddbmm(of_total, own, hidden.mT).mul_(weights)
@@ -192,7 +194,7 @@ class LearnedAverages(torch.autograd.Function):
         of_hidden.baddbmm_(weights.mT, own).mul_(hidden.sign())
         of_row = of_hidden.flatten(0, 1)
         of_few = (relative.T @ of_row.T).view(len(few), *weights.shape[::2])
-        of_few[:-2] += _product_of_few(of_pulled.mT, pulls).transpose(0, 1)
+        of_few[: ctx.design] += _product_of_few(of_pulled.mT, pulls).transpose(0, 1)
         is_learned = ctx.needs_input_grad[2]
         return (
             of_few.view_as(few),
@@ -200,6 +202,7 @@ class LearnedAverages(torch.autograd.Function):
             (few.flatten(1) @ of_row).T if is_learned else None,
             of_weighed @ hidden.flatten(0, 1) if is_learned else None,
             of_weighed.sum(1) if is_learned else None,
+            None,
             None,
         )
 

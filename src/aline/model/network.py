@@ -23,10 +23,11 @@ from aline.model.advice import Advice, Frame, advisor_for
 from aline.model.attention import Keys, Layers, Reading, bias_of
 from aline.model.closeup import CloseUp, Seen
 from aline.model.config import ModelConfig
-from aline.model.heads import STD_FLOOR, Belief, Bernoulli, BernoulliHead, Mixture, MixtureHead
+from aline.model.heads import Head
 from aline.model.policy import PolicyHalf, Proposal, Read
 from aline.model.tokens import Added, DesignEmbedder, Mlp, raw_observations
-from aline.spaces import Binary
+from aline.spaces import Belief, Real
+from aline.spaces.outcomes.mixture import STD_FLOOR, Mixture
 from aline.tasks import Spec
 
 
@@ -81,25 +82,26 @@ class Network(nn.Module):
     def __init__(self, spec: Spec, config: ModelConfig):
         super().__init__()
         self.spec, self.config = spec, config
-        width, hidden, design = config.width, config.feedforward, len(spec.design)
+        width, hidden = config.width, config.feedforward
+        design, outcome = len(spec.design), spec.outcome.width
         self.advisor = advisor_for(spec, config.plugin, dict(config.plugin_settings))
         self.design_embedder = DesignEmbedder(spec.design, config.octaves, hidden, width)
-        self.outcome_embedder = Mlp(1, hidden, width)
+        self.outcome_embedder = Mlp(outcome, hidden, width)
         self.parameter_embedding = nn.Parameter(torch.randn(len(spec.parameters), width))
         self.prediction_marker = nn.Parameter(torch.randn(width))
         # Always among the keys: the answer to an empty context, and what lets attention count.
         self.nothing = nn.Parameter(torch.randn(width))
         self.layers = Layers(config.layers, width, config.heads, hidden)
         self.norm = nn.LayerNorm(width)
-        raw = config.heads * (design + 1) if config.shortcuts else 0
-        self.close_up = CloseUp(config.looks, design, width, config.heads) if config.looks else None
+        raw = config.heads * (design + outcome) if config.shortcuts else 0
+        self.close_up = None
+        if config.looks:
+            self.close_up = CloseUp(config.looks, design, outcome, width, config.heads)
         closer = 2 * design if self.close_up else 0
-        self.posterior_head = MixtureHead(width, hidden, config.components, raw + closer)
-        self.predictive_head: MixtureHead | BernoulliHead = (
-            BernoulliHead(width, hidden, raw)
-            if isinstance(spec.outcome, Binary)
-            else MixtureHead(width, hidden, config.components, raw, spec.outcome.saturated())
-        )
+        # On the network's scale a parameter is a number whose prior is N(0, 1).
+        sizes = width, hidden, config.components
+        self.posterior_head = Head(Real(0.0, 1.0), *sizes, raw + closer)
+        self.predictive_head = Head(spec.outcome, *sizes, raw)
         # A plug-in that frames the posterior tells the policy more of the parameters.
         is_summarised = config.shortcuts and not self.advisor.has_frames
         summarised = len(spec.parameters) if is_summarised else 0
@@ -120,7 +122,9 @@ class Network(nn.Module):
 
     def begin(self, batch: int) -> Encoded:
         """Nothing measured yet, for episodes to be played: nothing can be learned from it."""
-        empty = self.encode(Context.empty(batch, len(self.spec.design)))
+        empty = self.encode(
+            Context.empty(batch, len(self.spec.design), self.spec.outcome.event_shape)
+        )
         return replace(empty, policy_keys=self.policy.keys(empty.hidden))
 
     def regroup(self, encoded: Encoded, visible: Tensor, extra: Context | None = None) -> Encoded:
@@ -168,7 +172,7 @@ class Network(nn.Module):
         old = encoded.context
         again = Context(
             old.designs.scatter(1, steps[..., None].expand_as(new.designs), new.designs),
-            old.outcomes.scatter(1, steps, new.outcomes),
+            old.outcomes.scatter(1, _index(steps, new.outcomes), new.outcomes),
         )
         if self.config.context == "full":
             return self.encode(again)
@@ -181,7 +185,7 @@ class Network(nn.Module):
     def observe(self, context: Context) -> Tensor:
         """Embed observations: f_x + f_y."""
         designs: Tensor = self.design_embedder(context.designs)
-        outcomes: Tensor = self.outcome_embedder(context.outcomes[..., None])
+        outcomes: Tensor = self.outcome_embedder(self.spec.outcome.encode(context.outcomes))
         return designs + outcomes
 
     def context_states(self, tokens: Tensor, bias: Tensor | None = None) -> list[Tensor]:
@@ -205,7 +209,7 @@ class Network(nn.Module):
         keys = [layer.keys(state) for layer, state in below]
         if not self.config.shortcuts:
             return [*keys, layer.keys(last)]
-        raw = raw_observations(context)
+        raw = raw_observations(context, self.spec.outcome)
         raw = raw.view(*last.shape[:-2], -1, raw.shape[-1])
         return [*keys, layer.keys(last, F.pad(raw, (0, 0, last.shape[-2] - raw.shape[-2], 0)))]
 
@@ -289,9 +293,7 @@ class Network(nn.Module):
 
     def _predictive(self, encoded: Encoded, decoded: Decoded, frame: Frame | None) -> Belief:
         belief: Belief = self.predictive_head(*self._read(encoded, decoded))
-        if frame is None or isinstance(belief, Bernoulli):
-            return belief
-        return belief.moved(*frame)
+        return belief if frame is None else belief.moved(*frame)
 
     def _read(self, encoded: Encoded, decoded: Decoded) -> list[Tensor]:
         """What a head makes a belief of."""
@@ -371,6 +373,11 @@ def _bias(visible: Tensor) -> Tensor:
 def _grouped(points: Tensor) -> Tensor:
     """Points [batch, (group,) n, design] with an axis of groups."""
     return points[:, None] if points.dim() == 3 else points
+
+
+def _index(steps: Tensor, outcomes: Tensor) -> Tensor:
+    """Steps [batch, n] for outcomes [batch, n, *event]."""
+    return steps.reshape(*steps.shape, *[1] * (outcomes.dim() - 2)).expand_as(outcomes)
 
 
 def _append(keys: list[Keys], more: list[Keys]) -> list[Keys]:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from aline.episodes import Context
-from aline.spaces import Design
+from aline.spaces import Design, Outcome
 
 INSIDE = (0.003, 0.997)  # shares of the way across a design's axis that count as its ends
 # Wichura's rational approximations of the normal quantile (AS 241, PPND7): near the middle, beyond.
@@ -71,13 +71,13 @@ class DesignEmbedder(nn.Module):
         return out
 
 
-def raw_observations(context: Context) -> Tensor:
-    """Designs and outcomes [..., n, design + 1] as numbers that heads can average.
+def raw_observations(context: Context, outcome: Outcome) -> Tensor:
+    """Designs and outcomes [..., n, design + outcome.width] as numbers that heads can average.
 
     Designs are on the scale on which a parameter that is uniform on the same interval is seen.
     """
     designs = probit((0.5 + 0.5 * context.designs).clamp(*INSIDE))
-    return torch.cat([designs, context.outcomes[..., None]], -1)
+    return torch.cat([designs, outcome.encode(context.outcomes)], -1)
 
 
 def probit(p: Tensor) -> Tensor:

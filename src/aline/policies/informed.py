@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from aline.episodes import Context
-from aline.model import Mixture
 from aline.policies.importance import tempered
+from aline.spaces.outcomes import Mixture
 from aline.tasks import Task
 
 DRAWS = 2048  # from q, among which possible truths are sought

@@ -13,21 +13,20 @@ from torch import distributions as td
 
 from aline.errors import InputError
 from aline.spaces import (
-    Binary,
     Design,
     Outcome,
     Parameters,
-    Real,
     design_from_json,
     outcome_from_json,
 )
 
 Named = Mapping[str, Tensor]
-Simulator = Callable[[Named, Named, torch.Generator], Tensor]
-Likelihood = Callable[[Named, Named, Tensor], Tensor]
+Simulator = Callable[[Named, Named, torch.Generator], Any]
+Likelihood = Callable[[Named, Named, Any], Tensor]
 Explorer = Callable[[Named, int, torch.Generator], Named]
 Latent = Callable[[Named, torch.Generator], Named]
 
+BRANCHES = 8  # outcomes up to which an expectation visits each: a pass of the network for each
 PREDICTIONS = "predictions"
 """The word for "outcomes anywhere" in a training target, beside parameter names."""
 
@@ -102,13 +101,13 @@ class World(Protocol):
         ...
 
     def answer(self, designs: Tensor, generator: torch.Generator) -> Tensor:
-        """Outcomes [batch, count] of designs [batch, count, design], on the network's scale."""
+        """Outcomes [batch, count, *event] of designs [batch, count, design], network's scale."""
         ...
 
     def branches(self, designs: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Outcomes [batch, count, branch] with weights whose weighted mean stands for the
-        expectation over outcomes: every outcome with its probability where that is known, else
-        one draw.
+        """Outcomes [batch, count, branch, *event] with weights [batch, count, branch] whose
+        weighted mean stands for the expectation over outcomes: every outcome with its probability
+        where that is known and they are few, else one draw.
         """
         ...
 
@@ -118,7 +117,8 @@ class Task:
 
     `simulate(theta, design, generator)` is batched and elementwise: `theta[name]` has shape
     [batch, 1] ([batch, 1, n] for a vector parameter), `design[name]` has shape [batch, count], and
-    the outcomes come back as [batch, count], all in the user's units. Optional are
+    the outcomes come back as [batch, count], all in the user's units, in a tensor or a numpy array;
+    several named ones (`Outcomes`) as a dict of these. Optional are
 
     - `log_likelihood(theta, design, outcome)`, of the same shapes;
     - `log_peak(theta, design, outcome)`, a quick upper bound on its sum over the last axis, such as
@@ -217,7 +217,7 @@ class Task:
             return getattr(self.spec, name)
         raise AttributeError(f"Task has no attribute {name!r}")
 
-    def draw(self, batch: int, generator: torch.Generator) -> World:
+    def draw(self, batch: int, generator: torch.Generator) -> SimulatedWorld:
         """Worlds with parameters from the prior."""
         theta = self.spec.parameters.sample(batch, generator)
         hidden = self._hidden(theta, generator)
@@ -248,16 +248,22 @@ class Task:
         if self.spec.outcome.is_fitted:
             return self
         generator = torch.Generator()  # its default seed: the scale is a constant of the task
-        raw = self._with(replace(self.spec, outcome=Real(0.0, 1.0)))
-        world = raw.draw(512, generator)
-        outcomes = world.answer(self.spec.design.sample(512, 16, generator), generator)
+        world = self.draw(512, generator)
+        outcomes = world.simulate(self.spec.design.sample(512, 16, generator), generator)
         return self._with(replace(self.spec, outcome=self.spec.outcome.fitted(outcomes)))
+
+    def checked(self) -> Task:
+        """This task, if its simulator answers a few designs as its outcome says."""
+        generator = torch.Generator()
+        world = self.draw(3, generator)
+        world.simulate(self.spec.design.sample(3, 5, generator), generator)
+        return self
 
     def described_by(self, spec: Spec) -> Task:
         """This task's simulator on the scales of a trained model's spec, which must be its own."""
-        mine, theirs = self.spec.to_json(), spec.to_json()
-        for plain in (mine, theirs):  # location and scale are the model's to say
-            plain["outcome"] = {**plain["outcome"], "loc": None, "scale": None}
+        mine, theirs = (
+            {**one.to_json(), "outcome": one.outcome.signature()} for one in (self.spec, spec)
+        )
         for part in ("parameters", "design", "outcome"):
             if mine[part] != theirs[part]:
                 raise InputError(
@@ -284,13 +290,18 @@ class Task:
         return self.spec.design.to_network(torch.stack(columns, -1))
 
     def log_prob(self, theta: Tensor, designs: Tensor, outcomes: Tensor) -> Tensor:
-        """Log likelihood [batch, count] of network-scale values; batch axes broadcast."""
+        """Log likelihood [batch, count] of network-scale values; batch axes broadcast.
+
+        Outcomes are [batch, count, *event].
+        """
         if self.log_likelihood is None:
             raise InputError(f"task {self.spec.name} has no log_likelihood: give one to Task(...)")
-        return self.log_likelihood(
-            self.spec.parameters.to_user(theta[..., None, :]),
-            self.spec.design.name_columns(designs),
-            self.spec.outcome.to_user(outcomes),
+        return torch.as_tensor(
+            self.log_likelihood(
+                self.spec.parameters.to_user(theta[..., None, :]),
+                self.spec.design.name_columns(designs),
+                self.spec.outcome.to_user(outcomes),
+            )
         )
 
 
@@ -304,33 +315,28 @@ class SimulatedWorld:
 
     def answer(self, designs: Tensor, generator: torch.Generator) -> Tensor:
         """Simulate in the user's units, return on the network's scale."""
+        outcomes = self.simulate(designs, generator)
+        return self.task.spec.outcome.to_network(outcomes).float()
+
+    def simulate(self, designs: Tensor, generator: torch.Generator) -> Any:
+        """Outcomes in the user's units, checked."""
         spec = self.task.spec
         outcomes = self.task.simulate(self.values(), spec.design.name_columns(designs), generator)
-        _check_outcomes(outcomes, designs.shape[:2])
-        return spec.outcome.to_network(outcomes)
+        return spec.outcome.simulated(outcomes, designs.shape[:2])
 
     def values(self) -> Named:
         """Parameters in the user's units, and what is latent."""
         return {**self.task.spec.parameters.to_user(self.theta[:, None, :]), **self.hidden}
 
     def branches(self, designs: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Both answers of a binary outcome whose likelihood is known, else one draw."""
-        if not isinstance(self.task.spec.outcome, Binary) or self.task.log_likelihood is None:
-            outcomes = self.answer(designs, generator)[..., None]
-            return outcomes, torch.ones_like(outcomes)
-        outcomes = torch.tensor([-1.0, 1.0]).expand(*designs.shape[:2], 2)
-        log_prob = [self.task.log_prob(self.theta, designs, y) for y in outcomes.unbind(-1)]
+        """Every outcome, where they are few and their likelihood is known, else one draw."""
+        every = self.task.spec.outcome.enumerate()
+        if every is None or len(every) > BRANCHES or self.task.log_likelihood is None:
+            outcomes = self.answer(designs, generator)[:, :, None]
+            return outcomes, torch.ones(outcomes.shape[:3])
+        outcomes = every.expand(*designs.shape[:2], *every.shape)
+        log_prob = [self.task.log_prob(self.theta, designs, y) for y in outcomes.unbind(2)]
         return outcomes, torch.stack(log_prob, -1).exp()
-
-
-def _check_outcomes(outcomes: Tensor, shape: Sequence[int]) -> None:
-    if tuple(outcomes.shape) != tuple(shape):
-        raise InputError(
-            f"simulate must return outcomes of the designs' shape {tuple(shape)}, got "
-            f"{tuple(outcomes.shape)}: theta[name] is [batch, 1] and design[name] [batch, count]"
-        )
-    if not bool(torch.isfinite(outcomes).all()):
-        raise InputError("simulate returned NaN or infinite outcomes: check its domain")
 
 
 def _check(
@@ -339,7 +345,10 @@ def _check(
     if not isinstance(design, Design):
         raise InputError(f"design must be a Box, Pool or Grid, got {design!r}")
     if not isinstance(outcome, Outcome):
-        raise InputError(f"outcome must be Real() or Binary(), got {outcome!r}")
+        raise InputError(
+            "outcome must be Real(), Binary(), Categorical(labels), Ordinal(levels), Count() or "
+            f"Outcomes(...), got {outcome!r}"
+        )
     if not callable(simulate):
         raise InputError(f"simulate must be callable, got {simulate!r}")
     if not (isinstance(horizon, int) and horizon >= 1):
@@ -382,9 +391,13 @@ def _turns(
 
 def is_differentiable(task: Task) -> bool:
     """Whether outcomes carry a gradient with respect to the design."""
-    if not isinstance(task.spec.outcome, Real):
+    if not task.spec.outcome.is_continuous:
         return False
     generator = torch.Generator()
     world = task.fitted().draw(2, generator)
-    designs = task.spec.design.sample(2, 3, generator).requires_grad_()
-    return world.answer(designs, generator).requires_grad
+    designs = task.spec.design.sample(2, 3, generator)
+    world.answer(designs, generator)  # says so if the simulator is wrong
+    try:
+        return world.answer(designs.requires_grad_(), generator).requires_grad
+    except (RuntimeError, TypeError):  # numpy takes no tensor that a gradient passes
+        return False

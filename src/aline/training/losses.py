@@ -34,7 +34,7 @@ class Played:
     world: World
     goal: Goal
     context: Context
-    goal_outcomes: Tensor  # [batch, target], true outcomes at the goal's points
+    goal_outcomes: Tensor  # [batch, target, *event], true outcomes at the goal's points
     advice: Advice  # what a plug-in says of the whole context
     stand_ins: StandIns | None = None
     encoded: Encoded | None = None  # the context, by the network as it is in this update

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from aline.episodes import Context
-from aline.model import Mixture
+from aline.spaces.outcomes import Mixture
 from aline.tasks import Task
 
 PRIOR_SHARE = 0.1  # of the others come from the prior, so that no weight can explode

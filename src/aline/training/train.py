@@ -78,7 +78,7 @@ def train(
     >>> aline.train(task, rounds=2, progress=False).spec.name
     'linear'
     """
-    task = task.fitted()
+    task = task.checked().fitted()
     differentiable = is_differentiable(task)
     if initial is None:
         config = config or TrainingConfig(**task.training)

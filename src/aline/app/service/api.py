@@ -385,8 +385,7 @@ async def predict(request: Request, name: Name, body: schemas.Predict) -> Respon
     """What would be measured at designs."""
 
     def work(experiment: Experiment) -> Any:
-        found = experiment.predict(body.designs)
-        return shapes.predictive(found, experiment.spec.outcome, body.level)
+        return experiment.predict(body.designs).summary(body.level)
 
     return Json(await desk_of(request).look(name, work))
 

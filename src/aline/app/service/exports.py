@@ -42,16 +42,17 @@ def _json(experiment: Experiment, model: str | None, events: list[dict[str, Any]
 
 def _csv(experiment: Experiment, events: list[dict[str, Any]]) -> bytes:
     """A line a trial."""
-    axes = experiment.spec.design.names
+    axes, kind = experiment.spec.design.names, experiment.spec.outcome
     asked, told = _times(events, "asked"), _times(events, "told")
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["trial", "state", "source", *axes, "outcome", "asked_at", "told_at"])
+    columns = kind.columns()
+    writer.writerow(["trial", "state", "source", *axes, *columns, "asked_at", "told_at"])
     for trial in experiment.trials:
-        outcome = "" if trial.outcome is None else repr(trial.outcome)
+        told_cells = [""] * len(columns) if trial.outcome is None else kind.cells(trial.outcome)
         row = [trial.number, trial.state, trial.source, *(repr(trial.design[a]) for a in axes)]
         times = [asked.get(trial.number, ""), told.get(trial.number, "")]
-        writer.writerow([*row, outcome, *times])
+        writer.writerow([*row, *told_cells, *times])
     return text.getvalue().encode()
 
 

@@ -13,9 +13,9 @@ from aline import __version__
 from aline.app.service import shapes
 from aline.app.service.api import Desk, Name, desk_of
 from aline.app.service.guard import COOKIE
-from aline.app.tables import number, outcome_text
+from aline.app.tables import number
 from aline.experiment import Experiment
-from aline.spaces import Binary
+from aline.spaces import Outcome
 from aline.tasks import PREDICTIONS
 
 SHOWN = 50  # experiments in the list
@@ -109,7 +109,8 @@ def _values(desk: Desk, experiment: Experiment) -> dict[str, Any]:
     spans = _spans(experiment)
     return {
         "experiment": shape,
-        "is_binary": isinstance(spec.outcome, Binary),
+        "form": spec.outcome.form(),
+        "mark_words": mark_words(spec.outcome),
         "is_simulated": desk.lab.observer(experiment) is not None,
         "next": open_trials[0] if open_trials else None,
         "axes": [
@@ -129,8 +130,16 @@ def _values(desk: Desk, experiment: Experiment) -> dict[str, Any]:
         ],
         "goals": _goals(experiment),
         "show_design": lambda axis, value: number(value, spans[axis]),
-        "show_outcome": lambda value: outcome_text(spec.outcome, value),
+        "show_outcome": spec.outcome.text,
     }
+
+
+def mark_words(outcome: Outcome) -> str:
+    """What the marks of a trial mean, by its first outcome."""
+    first = next(iter(outcome.parts.values()))
+    if first.has_interval:
+        return "What was measured where."
+    return f"Filled: {' or '.join(first.labels[1:])}. Open: {first.labels[0]}."
 
 
 def _spans(experiment: Experiment) -> dict[str, float]:

@@ -11,7 +11,6 @@ from aline.app.service.lab import Lab, can_simulate
 from aline.experiment import Storage
 from aline.experiment.settings import plain_target
 from aline.model import Model
-from aline.spaces import Binary
 
 Plain = dict[str, Any]
 
@@ -91,7 +90,8 @@ def model(name: str, one: Model, can_simulate: bool) -> Plain:
             {"name": axis, "unit": spec.units.get(axis), "low": low, "high": high}
             for axis, low, high in axes
         ],
-        "outcome": "binary" if isinstance(spec.outcome, Binary) else "real",
+        "outcome": spec.outcome.kind,
+        "form": spec.outcome.form(),
         "horizon": spec.horizon,
         "targets": [list(names) for names, _ in spec.targets],
         "can_simulate": can_simulate,
@@ -110,12 +110,3 @@ def posterior(one: live.Posterior, sequence: int, level: float) -> Plain:
         for name in one.names
     }
     return {"sequence": sequence, "level": level, "parameters": marginals}
-
-
-def predictive(one: live.Predictive, outcome: Any, level: float) -> Plain:
-    """Means, standard deviations and, for real outcomes, intervals."""
-    interval = None
-    if not isinstance(outcome, Binary):
-        low, high = one.interval(level)
-        interval = [list(pair) for pair in zip(low.tolist(), high.tolist(), strict=True)]
-    return {"mean": one.mean.tolist(), "std": one.std.tolist(), "interval": interval}
