@@ -24,7 +24,7 @@ from aline.baselines import (
 )
 from aline.episodes import FixedPool, Offer, Policy, RandomPolicy, play
 from aline.policies import LearnedPolicy
-from aline.model.policy import Memory
+from aline.policies import Memory
 from aline.spaces import Binary, Pool, Real
 from aline.tasks import Task, get, is_differentiable
 

@@ -10,7 +10,7 @@ from torch.distributions import Normal, Uniform
 from aline.episodes import Context
 from aline.errors import InputError
 from aline.model import Mixture
-from aline.model.refine import Draws, Refiner, can_refine, power_of, smoothed
+from aline.experiment.refine import Draws, Refiner, can_refine, power_of, smoothed
 from aline.spaces import Box, Real
 from aline.tasks import Task, get
 from aline.tasks.linear import exact_posterior

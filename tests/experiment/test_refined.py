@@ -8,7 +8,7 @@ from aline.errors import InputError
 from aline.evaluation.exact import exact_grid_posterior
 from aline.experiment import Experiment, RefinedPosterior
 from aline.model import Model, ModelConfig, fresh
-from aline.model.refine import Draws
+from aline.experiment.refine import Draws
 from aline.tasks import Task, get
 from aline.tasks.linear import exact_posterior
 

@@ -15,7 +15,7 @@ from aline.tasks import get
 
 GP2D = small_model(get("gp2d", horizon=6))
 # One with a bank of kernels, and so with a process that has noise.
-BANK = Model(fresh(GP2D.spec, ModelConfig(kernels=6, **SIZES), seeded(0)).requires_grad_(False))
+BANK = Model(fresh(GP2D.spec, ModelConfig(plugin="functions", plugin_settings={"kernels": 6}, **SIZES), seeded(0)).requires_grad_(False))
 
 TARGETS = [
     "lengthscale_1",

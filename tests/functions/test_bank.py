@@ -10,10 +10,10 @@ from torch import Tensor
 from aline.episodes import Context
 from aline.errors import InputError, InternalError
 from aline.model import Mixture, ModelConfig, Network, View, fresh
-from aline.model.kernels import NOISE, REMEMBERED, Bank, KernelBank
+from aline.functions.bank import NOISE, REMEMBERED, Bank, KernelBank
 from aline.model.running import begin
 from aline.tasks import get
-from aline.tasks.gp import KERNELS, covariance
+from aline.functions.task import KERNELS, covariance
 
 TASK = get("gp2d", horizon=8)
 BANK = KernelBank.spread(2, 7)
@@ -221,7 +221,7 @@ def test_groups_that_are_no_prefixes_are_refused() -> None:
 
 
 def network(context: str = "independent") -> Network:
-    config = ModelConfig(kernels=6, context=context, **SIZES)  # type: ignore[arg-type]
+    config = ModelConfig(plugin="functions", plugin_settings={"kernels": 6}, context=context, **SIZES)  # type: ignore[arg-type]
     return fresh(TASK.spec, config, seeded(0)).eval().requires_grad_(False)
 
 
@@ -266,6 +266,6 @@ def test_untrained_predictions_are_near_the_banks() -> None:
 
 def test_mistakes() -> None:
     with pytest.raises(InputError, match="pool"):
-        ModelConfig(kernels=4, policy="box")
+        ModelConfig(plugin="functions", plugin_settings={"kernels": 4}, policy="box")
     with pytest.raises(InputError, match="real outcomes"):
-        Network(get("psychometric").spec, ModelConfig(kernels=4))
+        Network(get("psychometric").spec, ModelConfig(plugin="functions", plugin_settings={"kernels": 4}))

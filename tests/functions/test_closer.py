@@ -9,11 +9,11 @@ from torch import Tensor
 from torch.distributions import MultivariateNormal
 
 from aline.episodes import Context
-from aline.model.closer import Cloud, Data, Kernels, Proposal, fits, log_prior
-from aline.model.hypotheses import EFFECTIVE, Guess, Hypotheses
-from aline.model.refine import power_of
+from aline.functions.closer import Cloud, Data, Kernels, Proposal, fits, log_prior
+from aline.functions.hypotheses import EFFECTIVE, Guess, Hypotheses
+from aline.experiment.refine import power_of
 from aline.tasks import get
-from aline.tasks.gp import KERNELS, covariance
+from aline.functions.task import KERNELS, covariance
 
 ALONG = [0, 1]  # the columns of two lengthscales; a third parameter is the scale
 
@@ -86,7 +86,7 @@ def test_parts_are_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     data = some_data()
     data = Data(data.designs, data.outcomes * seen, seen)
     whole = some_kernels().fit(data)
-    monkeypatch.setattr("aline.model.closer.AT_ONCE", 1)
+    monkeypatch.setattr("aline.functions.closer.AT_ONCE", 1)
     assert torch.allclose(fits(some_kernels(), data), whole, atol=1e-4)
     assert float(whole[0].abs().max()) == 0.0  # of no data
 

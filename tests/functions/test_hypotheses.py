@@ -11,10 +11,10 @@ from torch import Tensor
 from aline.episodes import Context
 from aline.errors import InputError
 from aline.model import ModelConfig, Network
-from aline.model.hypotheses import Guess, Hypotheses
-from aline.model.kernels import Bank
+from aline.functions.hypotheses import Guess, Hypotheses
+from aline.functions.bank import Bank
 from aline.tasks import get
-from aline.tasks.gp import KERNELS, NOISE, covariance
+from aline.functions.task import KERNELS, NOISE, covariance
 from aline.tasks.task import SimulatedWorld
 
 TASK = get("gp1d")
@@ -152,7 +152,7 @@ def test_it_tells_what_the_exact_gain_is_on_average() -> None:
 
 def test_a_posterior_starts_from_the_guess() -> None:
     """Its mixtures are in units of the guess, whichever parameters are asked for."""
-    network = Network(SPEC, ModelConfig(kernels=3, hypotheses=16))
+    network = Network(SPEC, ModelConfig(plugin="functions", plugin_settings={"kernels": 3, "hypotheses": 16}))
     _, context = played(4, 5)
     with torch.no_grad():
         view = network.read(context)
@@ -167,13 +167,13 @@ def test_a_posterior_starts_from_the_guess() -> None:
 
 def test_only_a_process_has_hypotheses() -> None:
     with pytest.raises(InputError, match="lengthscale and scale"):
-        Network(replace(SPEC, hyperparameters=None), ModelConfig(kernels=3, hypotheses=16))
+        Network(replace(SPEC, hyperparameters=None), ModelConfig(plugin="functions", plugin_settings={"kernels": 3, "hypotheses": 16}))
     with pytest.raises(InputError, match="beside kernels"):
         ModelConfig(hypotheses=16)
 
 
 def test_hypotheses_are_no_weights() -> None:
-    network = Network(SPEC, ModelConfig(kernels=3, hypotheses=16))
+    network = Network(SPEC, ModelConfig(plugin="functions", plugin_settings={"kernels": 3, "hypotheses": 16}))
     assert not any("hypotheses" in name for name in network.state_dict())
 
 
@@ -182,6 +182,6 @@ def test_a_large_batch_is_told_in_parts(monkeypatch: pytest.MonkeyPatch) -> None
     _, context = played(5, 4)
     offers, wanted = SPEC.design.sample(5, 7, seeded(4))[:, None], torch.ones(5, 2).bool()
     whole = made.telling(made.read(context, None, None), offers, wanted)
-    monkeypatch.setattr("aline.model.hypotheses.AT_ONCE", 2 * 24 * 7 * 4)
+    monkeypatch.setattr("aline.functions.hypotheses.AT_ONCE", 2 * 24 * 7 * 4)
     parts = made.telling(made.read(context, None, None), offers, wanted)
     assert torch.allclose(parts, whole, atol=1e-4)

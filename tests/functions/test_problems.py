@@ -5,7 +5,8 @@ import torch
 from small import seeded
 
 from aline.errors import InputError, NotFoundError
-from aline.tasks import FUNCTIONS, FunctionWorld, function_named, get
+from aline.functions.problems import FUNCTIONS, FunctionWorld, function_named
+from aline.tasks import get
 
 
 def at(name: str, *point: float) -> float:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from aline.errors import InputError
 from aline.tasks import get
-from aline.tasks.gp import KERNELS, covariance, draw_frequencies, draw_waves, gp, waves_at
+from aline.functions.task import KERNELS, covariance, draw_frequencies, draw_waves, gp, waves_at
 
 
 @pytest.mark.parametrize("dimensions", [1, 2])

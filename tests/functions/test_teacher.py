@@ -11,10 +11,10 @@ import aline
 from aline.episodes import Context, Goal, RandomPolicy, goal_of, play
 from aline.model import ModelConfig, Network, fresh
 from aline.tasks import PREDICTIONS, Task, get
-from aline.tasks.gp import KERNELS, covariance
+from aline.functions.task import KERNELS, covariance
 from aline.tasks.task import SimulatedWorld
 from aline.training import TrainingConfig
-from aline.training.function_teacher import FunctionTeacher, requirement
+from aline.functions.teacher import FunctionTeacher, requirement
 from aline.training.losses import Played, paired_pool_loss, up_to
 from aline.training.train import choose_policy_loss
 
@@ -100,7 +100,7 @@ def test_its_worth_for_parameters_is_what_hypotheses_say() -> None:
 
 
 def network() -> Network:
-    return fresh(TASK.spec, ModelConfig(kernels=3, hypotheses=24, **SIZES), seeded(0))
+    return fresh(TASK.spec, ModelConfig(plugin="functions", plugin_settings={"kernels": 3, "hypotheses": 24}, **SIZES), seeded(0))
 
 
 @pytest.mark.parametrize("goal", [points_goal(6), parameters_goal(6, "lengthscale")])
@@ -118,7 +118,7 @@ def test_its_loss_reaches_the_policy_and_never_q(goal: Goal) -> None:
 @pytest.mark.parametrize("count", [0, 24])
 def test_where_it_knows_too_little_q_judges(count: int) -> None:
     """Of parameters and predictions at once, and of parameters without hypotheses."""
-    made = fresh(TASK.spec, ModelConfig(kernels=3, hypotheses=count, **SIZES), seeded(0))
+    made = fresh(TASK.spec, ModelConfig(plugin="functions", plugin_settings={"kernels": 3, "hypotheses": count}, **SIZES), seeded(0))
     both = ("output_scale", PREDICTIONS) if count else ("output_scale",)
     episodes = with_bank(made, parameters_goal(4, *both))
     losses = [

@@ -17,7 +17,8 @@ from aline.model import (
     fresh,
     read_standardised,
 )
-from aline.tasks import FunctionWorld, function_named, get
+from aline.functions.problems import FunctionWorld, function_named
+from aline.tasks import get
 
 TASK = get("gp1d", horizon=6)
 CONTEXTS = pytest.mark.parametrize("context", ["independent", "full"])
@@ -41,7 +42,7 @@ def test_predictions_follow_the_outcomes_units(context: str, scale: float, loc: 
     assert torch.allclose(other.std, plain.std * scale, rtol=1e-4)
 
 
-KERNELS = fresh(TASK.spec, ModelConfig(kernels=3, **SIZES), seeded(0)).requires_grad_(False)
+KERNELS = fresh(TASK.spec, ModelConfig(plugin="functions", plugin_settings={"kernels": 3}, **SIZES), seeded(0)).requires_grad_(False)
 
 
 @pytest.mark.parametrize("network", [small_network(TASK), KERNELS], ids=["plain", "kernels"])

@@ -14,15 +14,15 @@ from torch import Tensor
 
 from aline.episodes import Context
 from aline.model import Mixture, ModelConfig, fresh, read_standardised
-from aline.model.kernels import NOISE as BANK_NOISE
-from aline.model.kernels import KernelBank
-from aline.model.wider import NOISE, Data, Tried, Wider, evidence_of, mixed
+from aline.functions.bank import NOISE as BANK_NOISE
+from aline.functions.bank import KernelBank
+from aline.functions.wider import NOISE, Data, Tried, Wider, evidence_of, mixed
 from aline.spaces import Real
 from aline.tasks import get
-from aline.tasks.gp import KERNELS, covariance
+from aline.functions.task import KERNELS, covariance
 
 TASK = get("gp2d", horizon=8)
-NETWORK = fresh(TASK.spec, ModelConfig(kernels=6, **SIZES), seeded(0)).requires_grad_(False)
+NETWORK = fresh(TASK.spec, ModelConfig(plugin="functions", plugin_settings={"kernels": 6}, **SIZES), seeded(0)).requires_grad_(False)
 POINTS = TASK.spec.design.sample(2, 9, seeded(3))
 KNOWN = torch.tensor([0.02, 0.3]).double()  # an episode's noise each
 NOISES = pytest.mark.parametrize("noise", [None, KNOWN], ids=["unknown", "known"])

@@ -4,7 +4,7 @@ import torch
 from small import largest_difference, seeded
 
 from aline.model import initial_weights
-from aline.model.closeup import CloseUp, LearnedRows, Look, Seen, Sight
+from aline.model.closeup import CloseUp, LearnedAverages, Look, Seen, Sight
 
 DESIGN, WIDTH, HEADS, TARGETS, LENGTH = 2, 16, 2, 3, 7
 PLAIN = HEADS * (DESIGN + 1)
@@ -30,7 +30,7 @@ def test_moving_everything_moves_the_centre_as_much() -> None:
     look, (sight, plain, seen) = some_look(), some_sight()
     shift = torch.tensor([0.7, -1.1])
     by = shift[:, None, None, None, None]
-    moved = Seen(torch.cat([seen.plain[:2] + by, seen.plain[2:]]), None)
+    moved = Seen(torch.cat([seen.raw[:2] + by, seen.raw[2:]]), None)
     before = look(sight, plain, seen)
     after = look(sight._replace(centre=sight.centre + shift), plain, moved)
     assert largest_difference(after.centre, before.centre + shift) < 1e-5
@@ -42,9 +42,9 @@ def test_a_step_is_in_units_of_the_scale() -> None:
     """A picture a thousand times smaller, seen a thousand times closer, looks the same."""
     look, (sight, plain, seen) = some_look(), some_sight()
     look.told.weight[:, -1] = 0  # but for being told the scale itself
-    offset = seen.plain[:2] - sight.centre[:, :, :1].movedim(-1, 0)[..., None]
-    tiny = Seen(torch.cat([1e-2 * offset, seen.plain[2:]]), None)
-    large = Seen(torch.cat([offset, seen.plain[2:]]), None)
+    offset = seen.raw[:2] - sight.centre[:, :, :1].movedim(-1, 0)[..., None]
+    tiny = Seen(torch.cat([1e-2 * offset, seen.raw[2:]]), None)
+    large = Seen(torch.cat([offset, seen.raw[2:]]), None)
     zero = torch.zeros_like(sight.centre)
     near = sight._replace(centre=zero, zoom=sight.zoom + torch.tensor(1e-2).log())
     before = look(sight._replace(centre=zero), plain, large)
@@ -57,8 +57,8 @@ def test_what_is_hidden_is_not_seen() -> None:
     look, (sight, plain, seen) = some_look(), some_sight()
     bias = torch.zeros(2, 1, 1, LENGTH)
     bias[..., 4:] = -torch.inf
-    masked = look(sight, plain, Seen(seen.plain, bias))
-    shorter = look(sight, plain, Seen(seen.plain[..., :4], None))
+    masked = look(sight, plain, Seen(seen.raw, bias))
+    shorter = look(sight, plain, Seen(seen.raw[..., :4], None))
     for a, b in zip(masked, shorter, strict=True):
         assert largest_difference(a, b) < 1e-5
     assert largest_difference(masked.tokens, look(sight, plain, seen).tokens) > 1e-3
@@ -66,7 +66,7 @@ def test_what_is_hidden_is_not_seen() -> None:
 
 def test_nothing_seen_leaves_the_centre_where_it_is() -> None:
     sight, plain, seen = some_sight()
-    empty = Seen(seen.plain[..., :0], None)
+    empty = Seen(seen.raw[..., :0], None)
     assert torch.equal(some_look()(sight, plain, empty).centre, sight.centre)
 
 
@@ -97,4 +97,4 @@ def test_gradients_written_by_hand_are_those_of_the_numbers() -> None:
     ]
     bias = torch.zeros(2, 3, 1, LENGTH).double()
     bias[:, 0] = bias[:, 1, :, 4:] = -torch.inf
-    assert torch.autograd.gradcheck(lambda *given: LearnedRows.apply(*given, bias, DESIGN), inputs)
+    assert torch.autograd.gradcheck(lambda *given: LearnedAverages.apply(*given, bias, DESIGN), inputs)

@@ -8,7 +8,7 @@ from aline.engine import BatchEngine
 from aline.episodes import Context, Offer
 from aline.policies import LearnedPolicy
 from aline.model.heads import Mixture
-from aline.model.informed import Informed, tempered
+from aline.policies.informed import Informed, tempered
 from aline.tasks import Task, get, simulator_of
 from aline.tasks.linear import exact_information_gain, exact_posterior
 
@@ -40,7 +40,7 @@ def test_information_does_not_depend_on_how_much_is_held_at_a_time(
     truths = torch.randn(4, 30, 2, generator=seeded(0))
     designs = torch.tensor([-1.0, 1.0])[None, :, None].expand(4, 2, 1)
     whole = INFORMED.information(truths, designs, 30, seeded(1))
-    monkeypatch.setattr("aline.model.informed.AT_ONCE", 1)
+    monkeypatch.setattr("aline.policies.informed.AT_ONCE", 1)
     parts = INFORMED.information(truths, designs, 30, seeded(1))
     assert torch.allclose(whole.mean(), parts.mean(), atol=0.5)
     assert parts.shape == whole.shape
