@@ -73,7 +73,7 @@ def _rating_mass(theta: Any, design: Any, outcome: Tensor) -> Tensor:
 
 
 def _rate(theta: Any, design: Any) -> Tensor:
-    return (1 + _latent(theta, design).clamp(-4, 4)).exp()
+    return (1 + _latent(theta, design).clamp(-4, 2)).exp()
 
 
 def _count(theta: Any, design: Any, generator: torch.Generator) -> Tensor:
