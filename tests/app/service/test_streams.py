@@ -8,7 +8,7 @@ import pytest
 from serving import Connection, Nursery, Service
 
 from aline.app.service.metrics import Metrics
-from aline.app.service.streams import Streams
+from aline.app.service.streams import FullError, Streams
 
 
 async def take(stream: AsyncIterator[str]) -> str:
@@ -25,17 +25,20 @@ def test_changes_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         streams = Streams(look, 2, Metrics())
         streams.start()
-        one, two = streams.listen("a", 1), streams.listen("b", 1)
+        seats = streams.take(), streams.take()
+        one, two = streams.listen("a", 1, seats[0]), streams.listen("b", 1, seats[1])
         assert 'sequence": 1' in await take(one)
         await take(two)
-        assert streams.is_full
+        with pytest.raises(FullError, match="2 live updates are open"):
+            streams.take()
         streams.changed("a", 2)
         lengths["a"] = 2
         assert "id: 2\nevent: changed" in await take(one)
         lengths["b"] = 7  # by another process
         assert "id: 7" in await take(two)
         await one.aclose()
-        assert not streams.is_full
+        streams.leave(seats[0])
+        streams.leave(streams.take())
         await streams.stop()
         with pytest.raises(StopAsyncIteration):
             await take(two)
@@ -52,7 +55,7 @@ def test_quiet_streams_are_kept_open(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         streams = Streams(look, 2, Metrics())
         streams.start()
-        one = streams.listen("a", 1)
+        one = streams.listen("a", 1, streams.take())
         await take(one)
         assert (await take(one)).startswith(":")
         await one.aclose()

@@ -22,19 +22,25 @@ from aline.app.demo import Observer
 from aline.app.subject import open_subject
 from aline.errors import InputError, NotFoundError, StateError, UserError
 from aline.experiment import Experiment, Storage, Trial
+from aline.experiment.storage import Event
 from aline.model import Model
 
 KEPT = 1000  # experiments in memory
 
 
 @dataclass
-class Desk:
+class Place:
     """One experiment and who is at it."""
 
     experiment: Experiment  # as last seen
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # to change it
-    took: dict[str, float] = field(default_factory=dict)  # seconds to compute the last ask, tell
-    drawing: threading.Lock = field(default_factory=threading.Lock)  # of its history
+    drawing: asyncio.Lock = field(default_factory=asyncio.Lock)  # of its history
+    asked_with: int | None = None  # observations at the last ask, if what it computed is kept
+
+    def note(self, call: str | None, observations: int) -> None:
+        """Keep what was done: only asks, one after the other, leave the next what it needs."""
+        if call != "tell":
+            self.asked_with = observations if call == "ask" else None
 
 
 class Lab:
@@ -50,7 +56,7 @@ class Lab:
         self.on_change = on_change
         self._sources = {name: name for name in zoo.shipped()} | _named(folders)
         self._models: dict[str, Model] = {}
-        self._desks: OrderedDict[str, Desk] = OrderedDict()
+        self._places: OrderedDict[str, Place] = OrderedDict()
         self._lock = threading.Lock()  # of the desks; never held for long
         self._loading = threading.Lock()
 
@@ -101,56 +107,64 @@ class Lab:
         """Every experiment, the oldest first."""
         return self.storage.names()
 
-    def at_hand(self, name: str) -> Desk | None:
+    def at_hand(self, name: str) -> Place | None:
         """An experiment that is in memory."""
         with self._lock:
-            desk = self._desks.get(name)
-            if desk is not None:
-                self._desks.move_to_end(name)
-            return desk
+            place = self._places.get(name)
+            if place is not None:
+                self._places.move_to_end(name)
+            return place
 
-    def desk(self, name: str) -> Desk:
-        """An experiment, replayed from its journal where it is not in memory."""
-        desk = self.at_hand(name)
-        if desk is not None:
-            return desk
-        source = self.storage.read(name)[0].get("model", {}).get("source")
-        known = next((n for n, place in self._sources.items() if _same(place, source)), None)
+    def read(self, name: str) -> list[dict[str, Any]]:
+        """An experiment's journal."""
+        return self.storage.read(name)
+
+    def open(self, name: str, created: Event | None = None) -> Place:
+        """An experiment, replayed from its journal where it is not in memory.
+
+        `created` is the journal's first event, if it was read already.
+        """
+        place = self.at_hand(name)
+        if place is not None:
+            return place
+        first = self.storage.read(name)[0] if created is None else created
+        source = first.get("model", {}).get("source")
+        known = next((n for n, where in self._sources.items() if _same(where, source)), None)
         model = None if known is None else self.model(known)
         return self._keep(Experiment.resume(self.storage, name, model))
 
-    def _keep(self, experiment: Experiment) -> Desk:
+    def _keep(self, experiment: Experiment) -> Place:
         with self._lock:
-            desk = self._desks.setdefault(experiment.name, Desk(experiment))
-            self._desks.move_to_end(experiment.name)
-            while len(self._desks) > KEPT:
-                self._desks.popitem(last=False)
-        return desk
+            place = self._places.setdefault(experiment.name, Place(experiment))
+            self._places.move_to_end(experiment.name)
+            while len(self._places) > KEPT:
+                self._places.popitem(last=False)
+        return place
 
     def __len__(self) -> int:
-        return len(self._desks)
+        return len(self._places)
 
     def look(self, name: str) -> Experiment:
         """An experiment as the storage has it now, other processes' trials included."""
-        desk = self.desk(name)
-        moment = desk.experiment.snapshot()
+        place = self.open(name)
+        moment = place.experiment.snapshot()
         if moment.refresh():
-            self.advance(desk, moment)
+            self.advance(place, moment)
         return moment
 
-    def advance(self, desk: Desk, moment: Experiment) -> None:
+    def advance(self, place: Place, moment: Experiment) -> None:
         """Keep what is newer than the last that was seen."""
         with self._lock:
-            is_newer = moment.sequence > desk.experiment.sequence
+            is_newer = moment.sequence > place.experiment.sequence
             if is_newer:
-                desk.experiment = moment
+                place.experiment = moment
         if is_newer:
             self.on_change(moment.name, moment.sequence)
 
     def forget(self) -> None:
         """Let every experiment go; the storage has them."""
         with self._lock:
-            self._desks.clear()
+            self._places.clear()
 
     # Simulated participants.
 

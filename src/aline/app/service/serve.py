@@ -14,6 +14,7 @@ from urllib.parse import quote
 import uvicorn
 
 from aline.app.service.app import create_app
+from aline.app.service.crowd import raise_file_limit
 from aline.app.service.lab import Lab
 from aline.app.service.protocol import Protocol
 from aline.app.service.settings import Settings
@@ -47,7 +48,10 @@ def serve(
         "timeout_worker_healthcheck": 60,  # a worker that is busy or starts slowly is not dead
         "server_header": False,
         "http": Protocol,
+        "ws": "none",
+        "proxy_headers": False,  # the guard reads them
     }
+    raise_file_limit()
     if workers == 1:
         uvicorn.run(create_app(settings, storage), **common)  # type: ignore[arg-type]
         return

@@ -65,6 +65,10 @@ class Storage(Journal):
         """The experiments, the oldest first."""
 
     @abstractmethod
+    def count(self) -> int:
+        """How many experiments there are."""
+
+    @abstractmethod
     def lengths(self, names: Iterable[str] | None = None) -> dict[str, int]:
         """How many events each experiment has, or each of `names` that is there; oldest first."""
 

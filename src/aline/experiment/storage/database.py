@@ -149,6 +149,12 @@ class DatabaseStorage(Storage):
         with self._explained(), self._engine.connect() as connection:
             return list(connection.scalars(query))
 
+    def count(self) -> int:
+        """How many experiments there are."""
+        query = sa.select(sa.func.count()).select_from(_EXPERIMENTS)
+        with self._explained(), self._engine.connect() as connection:
+            return int(connection.scalar(query) or 0)
+
     def tokens(self) -> dict[str, str]:
         """The digests of access tokens."""
         query = sa.select(_TOKENS.c.name, _TOKENS.c.digest).order_by(_TOKENS.c.name)
