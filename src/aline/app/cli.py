@@ -356,6 +356,19 @@ def serve(
     run(settings, workers=workers, demo=demo, browse=browser, say=say)
 
 
+@app.command(epilog="Example: [bold]aline backup lab-copy.db --storage sqlite:///lab.db[/bold]")
+def backup(
+    file: Annotated[Path, typer.Argument(help="The copy; it must not be there yet.")],
+    storage: Annotated[str, typer.Option(metavar="URL", help="What to copy.")] = OWN_STORAGE,
+) -> None:
+    """Copy a database of experiments, also while they run."""
+    from aline.experiment.storage.backup import back_up
+
+    count = back_up(storage, file)
+    word = "experiment" if count == 1 else "experiments"
+    say(f"{count} {word} copied to {file}: use it with --storage sqlite:///{file}")
+
+
 @token.command("add", epilog="Example: [bold]aline token add tablet[/bold]")
 def add_token(name: TokenName, storage: TokenStorage = OWN_STORAGE) -> None:
     """Make a token and show it, this once."""

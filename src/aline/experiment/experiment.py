@@ -27,6 +27,7 @@ from aline.experiment.refined import RefinedPosterior, refine_posterior
 from aline.experiment.settings import (
     check_count,
     check_key,
+    check_metadata,
     check_name,
     check_noise,
     check_seed,
@@ -104,7 +105,7 @@ class Experiment:
             "stop": plain_stop(spec, stop),
             "seed": check_seed(seed),
             "candidates": check_count("candidates", candidates),
-            "metadata": plain_metadata(metadata),
+            "metadata": check_metadata(metadata),
             "standardise": standardise,
             "noise": check_noise(noise, standardise),
             **({} if key is None else {"key": check_key(key)}),

@@ -129,7 +129,7 @@ async def list_experiments(
 
     def work() -> Any:
         names = desk.lab.names()[::-1]
-        shown = [shapes.summary(desk.lab.storage, n) for n in names[start : start + limit]]
+        shown = shapes.summaries(desk.lab.storage, names[start : start + limit])
         return {"experiments": shown, "total": len(names)}
 
     return Json(await desk.slow(work))
@@ -317,6 +317,12 @@ def _shape(desk: Desk) -> Callable[[Experiment], Any]:
 def _targets(body: list[Any] | None) -> list[Any] | None:
     if body is None:
         return None
+    count = sum(one.count for one in body if not isinstance(one, str))
+    if count > schemas.POINTS:
+        raise InputError(
+            f"a target has at most {schemas.POINTS} points to predict at, got {count}: fewer, "
+            "spread out, tell as much"
+        )
     return [one if isinstance(one, str) else _prediction(one) for one in body]
 
 

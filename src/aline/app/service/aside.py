@@ -32,7 +32,7 @@ CAN_FORK = sys.platform == "linux"
 class Aside:
     """Does large work, one after the other."""
 
-    def __init__(self, name: str, *, seconds: float, most_bytes: int, waiting: int = 8):
+    def __init__(self, name: str, most_bytes: int, *, seconds: float, waiting: int):
         self._seconds, self._most_bytes = seconds, most_bytes
         self._pool = Pool(name, 1, waiting)
         self._children: set[int] = set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 from aline.app.service import shapes
@@ -67,17 +68,15 @@ class Desk:
         self._open_pools()
 
     def _open_pools(self) -> None:
-        limits: dict[str, Any] = {
-            "seconds": self._settings.work_seconds,
-            "most_bytes": self._settings.work_bytes,
-        }
+        limits: dict[str, Any] = {"seconds": self._settings.work_seconds, "waiting": 8}
         # What a participant waits for, what opens and lists, what draws, what takes in much data:
         # none of them waits for another.
         self._quick = Pool("quick", 2, WAITING, STORAGE_SECONDS)
         self._slow = Pool("slow", 2, WAITING, 3 * STORAGE_SECONDS)
         self._drawing = Pool("drawing", 2, WAITING)
         self._taking_in = Pool("taking in", 2, 8)
-        self._aside, self._refining = Aside("large", **limits), Aside("refining", **limits)
+        self._aside = Aside("large", self._settings.work_bytes, **limits)
+        self._refining = Aside("refining", self._settings.work_bytes // 2, **limits)
         self._scribe = Scribe(self.lab.storage)
 
     def start(self) -> None:
@@ -86,8 +85,11 @@ class Desk:
         self._beating = asyncio.get_running_loop().create_task(self._beat())
 
     async def _beat(self) -> None:
+        """Look whether the storage answers, and after the memory, as long as the service runs."""
         while True:
             self.count.touch()
+            with suppress(UserError):
+                await self._slow.run(self.lab.tidy, self._settings.kept_bytes)
             await asyncio.sleep(BEAT_SECONDS)
 
     async def quick(self, work: Callable[..., Result], *arguments: Any) -> Result:

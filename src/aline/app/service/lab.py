@@ -19,10 +19,11 @@ from typing import Any
 
 from aline import zoo
 from aline.app.demo import Observer
+from aline.app.service.weight import weigh
 from aline.app.subject import open_subject
 from aline.errors import InputError, NotFoundError, StateError, UserError
 from aline.experiment import Experiment, Storage, Trial
-from aline.experiment.storage import Event
+from aline.experiment.storage import Event, MemoryStorage
 from aline.model import Model
 
 KEPT = 1000  # experiments in memory
@@ -36,6 +37,14 @@ class Place:
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # to change it
     drawing: asyncio.Lock = field(default_factory=asyncio.Lock)  # of its history
     asked_with: int | None = None  # observations at the last ask, if what it computed is kept
+    weight: int = 0  # bytes in memory, when it was weighed last
+    weighed: int = 0  # the journal's length then
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it may have grown so much that it has to be weighed again."""
+        grown = self.experiment.sequence - self.weighed
+        return grown > (0 if self.asked_with is None else 2 + self.weighed // 4)
 
     def note(self, call: str | None, observations: int) -> None:
         """Keep what was done: only asks, one after the other, leave the next what it needs."""
@@ -95,13 +104,31 @@ class Lab:
         used = self.model(model)
         if name is None and key is not None:
             name = f"{used.spec.name}-{hashlib.sha256(key.encode()).hexdigest()[:10]}"
+            self._check_unused(key, name)
         try:
             experiment = Experiment(used, storage=self.storage, name=name, key=key, **settings)
         except StateError:
             if name is None or key is None or self.storage.read(name)[0].get("key") != key:
                 raise
+            self._check_same(used, name, key, settings)
             return self.look(name)
         return self._keep(experiment).experiment
+
+    def _check_unused(self, key: str, name: str) -> None:
+        """Refuse a key that made an experiment with another model."""
+        ending = name[name.rindex("-") :]
+        for other in self.storage.names():
+            if other.endswith(ending) and other != name:
+                raise _reused(key, other, "model")
+
+    def _check_same(self, model: Model, name: str, key: str, settings: dict[str, Any]) -> None:
+        """Refuse a key that made an experiment with other settings."""
+        new = MemoryStorage()
+        Experiment(model, storage=new, name=name, key=key, **settings)
+        (wanted,), there = new.read(name), self.storage.read(name)[0]
+        for what in ("task", "model", "target", "horizon", "stop", "seed", "metadata"):
+            if there.get(what) != wanted[what]:
+                raise _reused(key, name, what)
 
     def names(self) -> list[str]:
         """Every experiment, the oldest first."""
@@ -158,8 +185,21 @@ class Lab:
             is_newer = moment.sequence > place.experiment.sequence
             if is_newer:
                 place.experiment = moment
+                self._places.setdefault(moment.name, place)  # it may have been let go meanwhile
         if is_newer:
             self.on_change(moment.name, moment.sequence)
+
+    def tidy(self, most_bytes: int) -> None:
+        """Let those go that were not used for longest, until the rest keeps no more than that."""
+        with self._lock:
+            due = [place for place in self._places.values() if place.is_due]
+        for place in due:
+            place.weighed = place.experiment.sequence
+            place.weight = weigh(place.experiment)
+        with self._lock:
+            total = sum(place.weight for place in self._places.values())
+            while total > most_bytes and self._places:
+                total -= self._places.popitem(last=False)[1].weight
 
     def forget(self) -> None:
         """Let every experiment go; the storage has them."""
@@ -187,6 +227,13 @@ class Lab:
         left = [trial for trial in experiment.trials if trial.state == "asked"]
         trial = left[0] if left else experiment.ask()
         return experiment.tell(trial, observer.at_trial(trial.number).answer(trial.design))
+
+
+def _reused(key: str, name: str, what: str) -> StateError:
+    return StateError(
+        f"the key {key!r} has made experiment {name!r} with another {what}: give every call a key "
+        "of its own, and repeat only what got no reply"
+    )
 
 
 def can_simulate(model: str) -> bool:

@@ -51,7 +51,7 @@ async def index(request: Request, start: Annotated[int, Query(ge=0, le=2**31)] =
 
 def _index(desk: Desk, start: int) -> Response:
     lab, names = desk.lab, desk.lab.names()[::-1]
-    shown = [shapes.summary(lab.storage, name) for name in names[start : start + SHOWN]]
+    shown = shapes.summaries(lab.storage, names[start : start + SHOWN])
     return _render(
         "index.html",
         experiments=shown,

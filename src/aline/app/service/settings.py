@@ -25,8 +25,8 @@ class Settings:
     body_bytes: int = 1_000_000
     streams: int = 200  # of live updates, at a time
     work_seconds: float = 60.0  # for one piece of large work
-    work_bytes: int = 192_000_000  # likewise; two may run at a time
-    kept_bytes: int = 100_000_000  # of experiments in memory
+    work_bytes: int = 192_000_000  # likewise; half of it for a refined posterior
+    kept_bytes: int = 150_000_000  # of experiments in memory
 
     @property
     def needs_token(self) -> bool:
