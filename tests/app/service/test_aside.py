@@ -24,7 +24,7 @@ def run(work: Callable[[], Any], **limits: Any) -> Any:
     async def main() -> Any:
         one = Aside(
             "test",
-            limits.get("most_bytes", 100_000_000),
+            most_bytes=limits.get("most_bytes", 100_000_000),
             seconds=limits.get("seconds", 10),
             waiting=2,
         )

@@ -32,7 +32,7 @@ CAN_FORK = sys.platform == "linux"
 class Aside:
     """Does large work, one after the other."""
 
-    def __init__(self, name: str, most_bytes: int, *, seconds: float, waiting: int):
+    def __init__(self, name: str, *, most_bytes: int, seconds: float, waiting: int):
         self._seconds, self._most_bytes = seconds, most_bytes
         self._pool = Pool(name, 1, waiting)
         self._children: set[int] = set()
@@ -70,8 +70,15 @@ class Aside:
             return found
         if not self._is_open:
             return BusyError("the service is stopping: try again"), 0.0
-        what = f"{self._seconds:g} s" if data is None else f"{self._most_bytes // MEGABYTE} MB"
-        return too_large(what), self._seconds
+        return self._too_large(is_late=data is None), self._seconds
+
+    def _too_large(self, is_late: bool) -> StateError:
+        bound = f"{self._seconds:g} s" if is_late else f"{self._most_bytes // MEGABYTE} MB"
+        remedy = "" if is_late else "give aline serve more --memory, "
+        return StateError(
+            f"this takes more than {bound} with so much data: {remedy}begin an experiment with "
+            "fewer observations, or compute it in Python, Experiment.resume(storage, name)"
+        )
 
     def close(self) -> None:
         """Stop what is being done."""
@@ -80,14 +87,6 @@ class Aside:
         for child in list(self._children):
             with suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)
-
-
-def too_large(what: str) -> StateError:
-    """The error for work beyond its bounds."""
-    return StateError(
-        f"this takes more than {what} with so much data: aim at less, begin an experiment with "
-        "fewer observations, or compute it in Python, Experiment.resume(storage, name)"
-    )
 
 
 def timed(work: Callable[..., Any], *arguments: Any) -> Found:

@@ -33,7 +33,7 @@ SMALL = 100  # observations, open trials and points: what no model needs long or
 HUGE = 0.2  # seconds that a larger one may take in a thread
 BEHIND = 2  # observations since the last ask, with which the next one is no more work than it was
 ATTEMPTS = 100  # at a change, when other processes write to the same experiment
-STORAGE_SECONDS = 10.0  # for what a database does in milliseconds
+STORAGE_SECONDS = 5.0  # for what a database does in milliseconds
 BEAT_SECONDS = 1.0  # between looks whether the storage answers
 WAITING = 200  # requests for one kind of thread; of large work, 8
 
@@ -68,15 +68,18 @@ class Desk:
         self._open_pools()
 
     def _open_pools(self) -> None:
-        limits: dict[str, Any] = {"seconds": self._settings.work_seconds, "waiting": 8}
+        limits: dict[str, Any] = {
+            "seconds": self._settings.work_seconds,
+            "most_bytes": self._settings.work_bytes,
+            "waiting": 8,
+        }
         # What a participant waits for, what opens and lists, what draws, what takes in much data:
         # none of them waits for another.
         self._quick = Pool("quick", 2, WAITING, STORAGE_SECONDS)
         self._slow = Pool("slow", 2, WAITING, 3 * STORAGE_SECONDS)
         self._drawing = Pool("drawing", 2, WAITING)
         self._taking_in = Pool("taking in", 2, 8)
-        self._aside = Aside("large", self._settings.work_bytes, **limits)
-        self._refining = Aside("refining", self._settings.work_bytes // 2, **limits)
+        self._aside, self._refining = Aside("large", **limits), Aside("refining", **limits)
         self._scribe = Scribe(self.lab.storage)
 
     def start(self) -> None:

@@ -25,7 +25,7 @@ class Settings:
     body_bytes: int = 1_000_000
     streams: int = 200  # of live updates, at a time
     work_seconds: float = 60.0  # for one piece of large work
-    work_bytes: int = 192_000_000  # likewise; half of it for a refined posterior
+    work_bytes: int = 192_000_000  # likewise, beyond what the service has
     kept_bytes: int = 150_000_000  # of experiments in memory
 
     @property
