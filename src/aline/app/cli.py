@@ -335,6 +335,9 @@ def serve(
     ] = False,
     workers: Annotated[int, typer.Option(min=1, max=64, help="How many processes.")] = 1,
     rate: Annotated[float, typer.Option(min=1, help="Requests a second of one client.")] = 1000.0,
+    memory: Annotated[
+        int, typer.Option(min=10, metavar="MB", help="For one large experiment's computations.")
+    ] = 192,
     browser: Annotated[bool, typer.Option(help="Open a browser.")] = True,
 ) -> None:
     """Run experiments over HTTP: a page, and an API for other programs."""
@@ -352,8 +355,22 @@ def serve(
         origins=tuple(one.rstrip("/") for one in origin or ()),
         require_token=require_token,
         requests_per_second=rate,
+        work_bytes=memory * 1_000_000,
     )
     run(settings, workers=workers, demo=demo, browse=browser, say=say)
+
+
+@app.command(epilog="Example: [bold]aline backup lab-copy.db --storage sqlite:///lab.db[/bold]")
+def backup(
+    file: Annotated[Path, typer.Argument(help="The copy; it must not be there yet.")],
+    storage: Annotated[str, typer.Option(metavar="URL", help="What to copy.")] = OWN_STORAGE,
+) -> None:
+    """Copy a database of experiments, also while they run."""
+    from aline.experiment.storage.backup import back_up
+
+    count = back_up(storage, file)
+    word = "experiment" if count == 1 else "experiments"
+    say(f"{count} {word} copied to {file}: use it with --storage sqlite:///{file}")
 
 
 @token.command("add", epilog="Example: [bold]aline token add tablet[/bold]")

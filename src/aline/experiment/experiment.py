@@ -27,6 +27,7 @@ from aline.experiment.refined import RefinedPosterior, refine_posterior
 from aline.experiment.settings import (
     check_count,
     check_key,
+    check_metadata,
     check_name,
     check_noise,
     check_seed,
@@ -45,6 +46,9 @@ from aline.tasks import PREDICTIONS, Spec, Task
 
 VERSION = 1  # of the events that a journal holds
 _ATTEMPTS = 100  # how often to try again when other processes write to the same experiment
+
+Foreseen = tuple[bool, dict[str, float] | None]
+"""Whether the stopping rule holds, and the next design if it was chosen."""
 
 
 class Experiment:
@@ -101,7 +105,7 @@ class Experiment:
             "stop": plain_stop(spec, stop),
             "seed": check_seed(seed),
             "candidates": check_count("candidates", candidates),
-            "metadata": plain_metadata(metadata),
+            "metadata": check_metadata(metadata),
             "standardise": standardise,
             "noise": check_noise(noise, standardise),
             **({} if key is None else {"key": check_key(key)}),
@@ -214,6 +218,34 @@ class Experiment:
     def shares_a_pass(self) -> bool:
         """Whether `prepare` computes its next design together with those of others."""
         return self._state.shares_a_pass
+
+    @property
+    def observations(self) -> int:
+        """How many outcomes the posterior knows, those of earlier data included."""
+        return len(self._state.rows)
+
+    @property
+    def size(self) -> int:
+        """How much there is to compute with: observations, open trials, points to predict at."""
+        state = self._state
+        return len(state.rows) + len(state.open) + state.goal.points.shape[1]
+
+    def foresee(self, choose: bool) -> Foreseen:
+        """Compute what the next change needs to know, with `choose` the next design as well.
+
+        For a caller that computes in another process: `recall` takes it into an experiment at the
+        same place of its journal. It changes nothing.
+        """
+        is_finished = self.finished
+        design = self._state.choice if choose and not is_finished else None
+        return self._state.is_narrow, design
+
+    def recall(self, foreseen: Foreseen) -> None:
+        """Take what `foresee` computed, in place of computing it."""
+        is_narrow, design = foreseen
+        vars(self._state)["is_narrow"] = is_narrow  # where a cached property keeps its value
+        if design is not None and not self._state._chosen:
+            self._state._chosen.append(design)
 
     def posterior(self) -> Posterior:
         """What is known about the parameters."""

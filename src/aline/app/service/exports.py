@@ -11,7 +11,7 @@ from typing import Any
 
 from aline import __version__
 from aline.app.service import shapes
-from aline.experiment import Experiment, Storage
+from aline.experiment import Experiment
 
 TYPES = {
     "json": "application/json",
@@ -21,11 +21,12 @@ TYPES = {
 ENDINGS = {"json": "json", "csv": "csv", "netcdf": "nc"}
 
 
-def export(experiment: Experiment, storage: Storage, model: str | None, kind: str) -> bytes:
-    """The file's content; a kind of `TYPES`."""
+def export(
+    experiment: Experiment, events: list[dict[str, Any]], model: str | None, kind: str
+) -> bytes:
+    """The file's content, of an experiment and its journal; a kind of `TYPES`."""
     if kind == "netcdf":
         return _netcdf(experiment)
-    events = storage.read(experiment.name)[: experiment.sequence]
     return _csv(experiment, events) if kind == "csv" else _json(experiment, model, events)
 
 

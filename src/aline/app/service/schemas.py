@@ -9,8 +9,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool
 
+from aline.episodes.goals import SPREAD_POINTS
+
 NAME = r"^\w[\w .-]{0,99}$"
 MOST = 1000  # designs in one request
+POINTS = 5000  # to predict at, in all targets of one experiment
 
 
 def _is_text(value: str) -> str:
@@ -49,6 +52,11 @@ class Predictions(Request):
 
     predictions: Designs
 
+    @property
+    def count(self) -> int:
+        """How many points it is."""
+        return max(map(len, self.predictions.values()), default=0)
+
 
 class Region(Request):
     """A target: outcomes all over these bounds; axes that are left out keep their range."""
@@ -57,6 +65,11 @@ class Region(Request):
         dict[Text, Pair],
         Field(min_length=1, examples=[{"stimulus": [-1.0, 1.0]}]),
     ]
+
+    @property
+    def count(self) -> int:
+        """How many points stand for it."""
+        return SPREAD_POINTS
 
 
 Target = Annotated[
@@ -217,6 +230,7 @@ class Summary(Reply):
     told: int
     closed: bool
     metadata: dict[str, Any]
+    problem: Annotated[str | None, Field(description="Why nothing else of it can be shown.")]
 
 
 class Experiments(Reply):

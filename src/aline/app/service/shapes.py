@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from aline import experiment as live
 from aline.app.card import facts_of
 from aline.app.service.lab import Lab, can_simulate
+from aline.errors import StorageError
 from aline.experiment import Storage
 from aline.experiment.settings import plain_target
+from aline.experiment.storage import Event
 from aline.model import Model
 
 Plain = dict[str, Any]
@@ -47,9 +50,30 @@ def experiment(one: live.Experiment, model: str | None) -> Plain:
     }
 
 
-def summary(storage: Storage, name: str) -> Plain:
+def summaries(storage: Storage, names: Iterable[str]) -> list[Plain]:
+    """Experiments in a list; one that cannot be read says so in its place."""
+    return [_summary_or_problem(storage, name) for name in names]
+
+
+def _summary_or_problem(storage: Storage, name: str) -> Plain:
+    try:
+        found = summary(name, storage.read(name))
+        json.dumps(found, allow_nan=False)  # now, as in the whole list it would be too late
+    except (StorageError, LookupError, TypeError, ValueError, AttributeError) as error:
+        return _damaged(name, str(error))
+    except RecursionError:
+        return _damaged(name, "its metadata is nested too deeply to be shown")
+    return found
+
+
+def _damaged(name: str, problem: str) -> Plain:
+    """An experiment of which nothing but its name is known."""
+    return summary(name, [{}]) | {"problem": problem[:300]}
+
+
+def summary(name: str, journal: Sequence[Event]) -> Plain:
     """An experiment in a list, from its journal alone: no model is needed to count."""
-    created, *events = storage.read(name)
+    created, *events = journal
     told: set[int] = set()
     shown = {"horizon": created.get("horizon", 0), "closed": False}
     for event in events:
@@ -70,6 +94,7 @@ def summary(storage: Storage, name: str) -> Plain:
         "changed": (events[-1] if events else created).get("time", ""),
         "told": len(told),
         "metadata": created.get("metadata", {}),
+        "problem": None,
         **shown,
     }
 
