@@ -79,9 +79,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 @contextmanager
-def faulty(
-    port: int, *faults: Fault, methods: tuple[str, ...] = ("POST",)
-) -> Iterator[Faulty]:
+def faulty(port: int, *faults: Fault, methods: tuple[str, ...] = ("POST",)) -> Iterator[Faulty]:
     """In front of the service at a port."""
     with Faulty(port, faults, methods) as proxy:
         threading.Thread(target=proxy.serve_forever, daemon=True).start()

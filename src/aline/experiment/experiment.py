@@ -238,9 +238,12 @@ class Experiment:
         copy._history = self._history
         return copy
 
-    def history(self) -> list[Posterior]:
-        """What was known before any data, after the first observation, and so on until now."""
-        return self._history.of(self._state)
+    def history(self, lengths: Sequence[int] | None = None) -> list[Posterior]:
+        """What was known before any data, after the first observation, and so on until now.
+
+        `lengths` asks only for what was known after so many observations each, in ascending order.
+        """
+        return self._history.of(self._state, lengths)
 
     def predict(self, designs: Mapping[str, Any]) -> Predictive:
         """What would be measured at designs, such as {"time": [1, 2, 3]}."""
@@ -399,8 +402,9 @@ class Experiment:
         is not done again, if it was the `same`. Returns the event as stored.
         """
         for _ in range(_ATTEMPTS):
-            if key is not None and check_key(key) in self._state.keys:
-                return _repeated(self._state.keys[key], key, same)
+            earlier = None if key is None else self._state.keys.get(check_key(key))
+            if key is not None and earlier is not None:
+                return _repeated(earlier, key, same)
             if self._state.closed:
                 raise StateError(f"experiment {self._name!r} is closed: start a new one")
             try:
@@ -411,6 +415,7 @@ class Experiment:
                 continue
             event = {**proposed, **({"key": key} if key else {}), "time": _now()}
             state = self._state.after(event)
+            _ = state.view  # what the network cannot take in is not stored
             try:
                 self._storage.append(self._name, self._state.sequence, event)
             except Conflict:

@@ -119,5 +119,5 @@ def refine_posterior(state: State, task: Task | None) -> RefinedPosterior:
             f"a refined posterior needs the likelihood of the parameters alone, which task "
             f"{spec.name} does not have: use posterior()"
         )
-    refiner = Refiner(known, state.posterior.mixture, state.view.context)
+    refiner = Refiner(known, state.posterior.mixture, state.observed.context)
     return RefinedPosterior(refiner.draw(torch.Generator()), spec.parameters)

@@ -15,27 +15,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from aline.episodes import Context, Goal, goal_of
+from aline.episodes import Goal, goal_of
 from aline.episodes.goals import Target
 from aline.errors import StorageError
 from aline.experiment.allowed import Allowed, plain_restriction
+from aline.experiment.keys import Keys
+from aline.experiment.observed import Observed
 from aline.experiment.posterior import Posterior
 from aline.experiment.predictive import Predictive
 from aline.experiment.settings import read_target
 from aline.experiment.storage import Event
 from aline.experiment.trial import Trial, read_design
-from aline.model import (
-    Belief,
-    Bernoulli,
-    LearnedPolicy,
-    Mixture,
-    Network,
-    View,
-    read_standardised,
-)
+from aline.model import Belief, Bernoulli, LearnedPolicy, Mixture, Network, View
 from aline.model.live import shares_a_pass
 from aline.model.policy import Choosing, Memory, choose_together
-from aline.model.running import begin
 from aline.tasks import Spec
 
 
@@ -44,7 +37,7 @@ class State:
     """Everything an experiment is, derived from its events."""
 
     policy: LearnedPolicy
-    view: View  # the data as the network holds it
+    observed: Observed
     goal: Goal
     target: tuple[Target, ...]
     horizon: int
@@ -55,7 +48,7 @@ class State:
     open: Mapping[int, Tensor] = field(default_factory=dict)  # trial -> its design [design]
     rows: tuple[int, ...] = ()  # the trial of each observation in the view
     closed: bool = False
-    keys: Mapping[str, Event] = field(default_factory=dict)  # a caller's key -> what it did
+    keys: Keys = field(default_factory=Keys)  # a caller's key -> what it did
     sequence: int = 1  # the number of the next event
     # The next trial's design, once it was chosen; not a cached property, which on Python 3.11 would
     # let no other experiment choose meanwhile.
@@ -77,7 +70,7 @@ class State:
         )
         return cls(
             policy=policy,
-            view=begin_view(policy),
+            observed=Observed.nothing(policy),
             goal=goal_of(network.spec, target),
             target=target,
             horizon=event["horizon"],
@@ -97,13 +90,18 @@ class State:
             )
         changes = handler(self, event)
         if "key" in event:
-            changes["keys"] = {**self.keys, event["key"]: event}
+            changes["keys"] = self.keys.adding(event["key"], event)
         return replace(self, sequence=self.sequence + 1, **changes)
 
     @property
     def spec(self) -> Spec:
         """The task without its simulator."""
         return self.policy.network.spec
+
+    @property
+    def view(self) -> View:
+        """The data as the network holds it."""
+        return self.observed.view
 
     @property
     def told(self) -> int:
@@ -159,7 +157,7 @@ class State:
             view = view.extend(x[None], _expected(view, x))
             asked = torch.cat([asked, x[None]])
         offer = self.allowed.offer(
-            self.policy.candidates, asked, self.view.context.designs[0], generator
+            self.policy.candidates, asked, self.observed.context.designs[0], generator
         )
         return self.policy.choosing(Memory(view, self.goal), offer, generator)
 
@@ -212,7 +210,7 @@ def _asked(state: State, event: Event) -> Changes:
         "trials": (*state.trials, Trial(number, dict(design))),
         "open": {**state.open, number: read_design(state.spec.design, design)},
         "rows": state.rows,
-        "view": state.view,
+        "observed": state.observed,
     }
 
 
@@ -227,7 +225,7 @@ def _told(state: State, event: Event) -> Changes:
         "trials": _with(state.trials, told),
         "open": _without(state.open, number),
         "rows": (*state.rows, number),
-        "view": _extend(state, state.view, x, event["outcome"]),
+        "observed": _extend(state, state.observed, x, event["outcome"]),
     }
 
 
@@ -238,13 +236,15 @@ def _attached(state: State, event: Event) -> Changes:
         Trial(number, dict(zip(names, row, strict=True)), outcome, "told", source="attached")
         for number, (row, outcome) in enumerate(zip(rows, event["outcomes"], strict=True), first)
     )
-    view = state.view
+    observed = state.observed
     for x, trial in zip(state.spec.design.read(event["designs"]), trials, strict=True):
-        view = _extend(state, view, x, trial.outcome)
+        observed = _extend(state, observed, x, trial.outcome)
     numbers = (trial.number for trial in trials)
     return {
-        "trials": (*state.trials, *trials), "rows": (*state.rows, *numbers), "view": view
-    }  # fmt: skip
+        "trials": (*state.trials, *trials),
+        "rows": (*state.rows, *numbers),
+        "observed": observed,
+    }
 
 
 def _abandoned(state: State, event: Event) -> Changes:
@@ -254,12 +254,9 @@ def _abandoned(state: State, event: Event) -> Changes:
     }
     if number in state.open:
         return {**changes, "open": _without(state.open, number)}
-    # Its outcome leaves the posterior: read what remains anew.
-    view, context = begin_view(state.policy), state.view.context
-    for row, trial in enumerate(state.rows):
-        if trial != number:
-            view = view.extend(context.designs[:, row], context.outcomes[:, row])
-    return {**changes, "rows": tuple(n for n in state.rows if n != number), "view": view}
+    # Its outcome leaves the posterior: what remains is read anew.
+    rows = tuple(n for n in state.rows if n != number)
+    return {**changes, "rows": rows, "observed": state.observed.without(state.rows.index(number))}
 
 
 def _restricted(state: State, event: Event) -> Changes:
@@ -298,21 +295,10 @@ def _next_number(state: State, event: Event) -> int:
     return number
 
 
-@torch.inference_mode()
-def begin_view(policy: LearnedPolicy) -> View:
-    """A view of no data yet."""
-    if not policy.standardise:
-        return begin(policy.network)
-    nothing = Context(
-        torch.zeros(1, 0, len(policy.network.spec.design)), torch.zeros(1, 0).double()
-    )
-    return read_standardised(policy.network, nothing, noise=policy.noise)
-
-
-def _extend(state: State, view: View, x: Tensor, outcome: float | None) -> View:
+def _extend(state: State, observed: Observed, x: Tensor, outcome: float | None) -> Observed:
     # Standardised in double precision: outcomes may be small differences of large numbers.
     y = state.spec.outcome.to_network(torch.tensor([outcome], dtype=torch.float64))
-    return view.extend(x[None], y if state.policy.standardise else y.float())
+    return observed.extend(x[None], y if state.policy.standardise else y.float())
 
 
 def _with(trials: tuple[Trial, ...], trial: Trial) -> tuple[Trial, ...]:

@@ -23,7 +23,7 @@ from aline.experiment import Experiment, open_storage
 
 ROOT = Path(__file__).parents[3]
 REASON = "Chromium is not installed: apt-get install chromium chromium-driver"
-PATIENCE = 12  # seconds; the machine may be busy
+PATIENCE = 60  # seconds; the machine may be busy
 
 Browser = Any
 

@@ -19,6 +19,7 @@ from aline.spaces import Binary
 from aline.tasks import PREDICTIONS
 
 SHOWN = 50  # experiments in the list
+TRIALS = 200  # in the table; exports have every one
 YEAR = 365 * 24 * 3600
 
 pages = APIRouter(include_in_schema=False)
@@ -112,6 +113,7 @@ def _values(desk: Desk, experiment: Experiment) -> dict[str, Any]:
         "is_binary": isinstance(spec.outcome, Binary),
         "is_simulated": desk.lab.observer(experiment) is not None,
         "next": open_trials[0] if open_trials else None,
+        "latest": shape["trials"][: -TRIALS - 1 : -1],
         "axes": [
             {"name": axis, "unit": spec.units.get(axis, ""), "span": spans[axis]}
             for axis in spec.design.names
