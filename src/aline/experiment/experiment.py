@@ -285,14 +285,14 @@ class Experiment:
         def event(state: State) -> Event:
             number = _number(state, trial)
             _check_state(state, number, "told", {"asked"})
-            told = {"event": "told", "trial": number, "outcome": state.spec.outcome.read(outcome)}
+            told = {"event": "told", "trial": number, "outcome": state.outcome.read(outcome)}
             if design is not None:
                 other = plain_design(state.spec.design, design)
                 if other != state.trials[number].design:
                     told["design"] = other
             return told
 
-        same = {"trial": _plain_number(trial), "outcome": self.spec.outcome.read(outcome)}
+        same = {"trial": _plain_number(trial), "outcome": self._state.outcome.read(outcome)}
         return self._trial(self._commit(event, key, event="told", **same))
 
     def abandon(self, trial: Trial | int, *, key: str | None = None) -> Trial:
@@ -344,7 +344,7 @@ class Experiment:
         """Add data measured earlier: a list an axis, and the outcomes in the same order."""
         spec = self._state.spec
         plain = plain_designs(spec.design, designs)
-        values = [spec.outcome.read(value) for value in _listed(outcomes)]
+        values = [self._state.outcome.read(value) for value in _listed(outcomes)]
         count = len(plain[spec.design.names[0]])
         if len(values) != count or not values:
             raise InputError(
@@ -486,8 +486,9 @@ def _replay(state: State, events: Sequence[Event], name: str) -> State:
 
 def _create(storage: Storage, name: str | None, task: str, event: Event) -> str:
     """Start the journal, under the first free name if none is given."""
+    check_name(f"{task}-1" if name is None else name)
     if name is not None:
-        storage.create(check_name(name), event)
+        storage.create(name, event)
         return name
     for number in range(1, _ATTEMPTS + len(names := set(storage.names()))):
         if f"{task}-{number}" not in names:

@@ -21,6 +21,7 @@ from aline.spaces.priors import Scale, UniformScale, log_volume
 
 _NORMAL, _SQRT_HALF = NormalDist(), math.sqrt(0.5)
 
+STEPS = 200  # of the search for a quantile, of which it needs ten; far from zero it never ends
 DRAWS = 8192  # for a share of a simplex: quantiles to about 2 % of a standard deviation
 
 # Gauss-Hermite nodes and weights for N(0, 1). With 24, standard deviations under a uniform prior
@@ -209,7 +210,9 @@ def mixture_quantiles(
 
     def solve(goal: float) -> float:
         low, high, z = least, most, mean + goal * spread
-        while high - low > 1e-6 * enough:
+        for _ in range(STEPS):
+            if high - low <= 1e-6 * enough:
+                break
             if not low < z < high:
                 z = (low + high) / 2
             away = [(m - z) * r for m, r in parts]
@@ -234,7 +237,8 @@ def tails(level: float) -> tuple[float, float]:
     """The probabilities that a central interval of this level leaves below it and reaches."""
     if not 0 < level < 1:
         raise InputError(f"level must lie between 0 and 1, got {level!r}: 0.95 for 95 %")
-    return (1 - level) / 2, (1 + level) / 2
+    # A level next to 1 would round to certainty, which has no finite interval.
+    return (1 - level) / 2, min((1 + level) / 2, math.nextafter(1.0, 0.0))
 
 
 def check_probability(p: float) -> float:

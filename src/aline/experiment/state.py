@@ -17,7 +17,7 @@ from torch import Tensor
 
 from aline.episodes import Goal, goal_of
 from aline.episodes.goals import Target
-from aline.errors import StorageError
+from aline.errors import StateError, StorageError
 from aline.experiment.allowed import Allowed, plain_restriction
 from aline.experiment.keys import Keys
 from aline.experiment.observed import Observed
@@ -29,6 +29,7 @@ from aline.experiment.trial import Trial, read_design
 from aline.model import Belief, Bernoulli, LearnedPolicy, Mixture, Network, View
 from aline.model.live import shares_a_pass
 from aline.model.policy import Choosing, Memory, choose_together
+from aline.spaces import Outcome, Real
 from aline.tasks import Spec
 
 
@@ -97,6 +98,11 @@ class State:
     def spec(self) -> Spec:
         """The task without its simulator."""
         return self.policy.network.spec
+
+    @property
+    def outcome(self) -> Outcome:
+        """How outcomes are read: in the task's units, or in any."""
+        return Real() if self.policy.standardise else self.spec.outcome
 
     @property
     def view(self) -> View:
@@ -179,6 +185,11 @@ def _choices(states: Sequence[State]) -> list[dict[str, float]]:
 def posterior_of(view: View, spec: Spec) -> Posterior:
     """The posterior of the only episode and group."""
     mixture = view.posterior()
+    if not bool(mixture.mean.isfinite().all()):  # a journal from before outcomes had a range
+        raise StateError(
+            f"the posterior is not finite after {view.context.length} observations: abandon the "
+            "trial whose outcome is far beyond all others"
+        )
     first = Mixture(mixture.log_weight[0, 0], mixture.mean[0, 0], mixture.std[0, 0])
     return Posterior(first, spec.parameters)
 

@@ -13,6 +13,13 @@ from torch import Tensor
 from aline.errors import InputError
 
 
+# How far from its location an outcome may lie, in scales. Simulations reach 5; the shipped models
+# stay finite at 100, with up to 5000 such outcomes, and not at 200.
+FARTHEST = 50.0
+BENT = 40.0  # likewise in e-folds beyond a knee: predictions reach farther, and so must numbers
+LARGEST = 1e30  # of an outcome in any units: single precision bears it
+
+
 @dataclass(frozen=True)
 class Real:
     """A real outcome. Without `loc` and `scale`, training measures them on prior simulations.
@@ -86,7 +93,25 @@ class Real:
                 f"an outcome must be a finite number, got {value!r}: "
                 "abandon the trial if it was not measured"
             )
+        low, high = self.possible()
+        if not low <= number <= high:
+            raise InputError(
+                f"an outcome of this task must lie in [{low:.6g}, {high:.6g}], got {value!r}: "
+                "check its units, or abandon the trial"
+            )
         return number
+
+    def possible(self) -> tuple[float, float]:
+        """Between what outcomes a network's posterior stays finite, in the user's units."""
+        if self.limits is not None:
+            slack = 1e-6 * (self.limits[1] - self.limits[0])  # of single precision
+            return self.limits[0] - slack, self.limits[1] + slack
+        if self.loc is None or self.scale is None:
+            return -LARGEST, LARGEST
+        low, high = self.loc - FARTHEST * self.scale, self.loc + FARTHEST * self.scale
+        if self.knee is not None:
+            low, high = (self.knee * math.sinh(min(max(z, -BENT), BENT)) for z in (low, high))
+        return max(low, -LARGEST), min(high, LARGEST)
 
     @staticmethod
     def _number(value: float | None) -> float:
