@@ -8,9 +8,12 @@
 //   }
 //   const { threshold } = await experiment.posterior(); // { mean, std, interval }
 //
-// When the service does not answer, a call is repeated with the same key until it does: it counts
-// once, so nothing is lost and nothing is doubled. A page of another site needs
-// `aline serve --origin https://that.site`.
+// When the service does not answer, or its answer is cut short, a call is repeated with the same key
+// until it does: it counts once, so nothing is lost and nothing is doubled. A page of another site
+// needs `aline serve --origin https://that.site`.
+
+// No whole reply; too many at once; a proxy whose service is away, restarts, or is slow.
+const WORTH_REPEATING = [0, 429, 502, 503, 504];
 
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
@@ -84,8 +87,7 @@ export class Client {
       } catch (error) {
         failure = new AlineError(0, `the service does not answer (${error.message})`);
       }
-      const isWorthRepeating = [0, 429, 503].includes(failure.status);
-      if (!isWorthRepeating || Date.now() + wait > giveUp) throw failure;
+      if (!WORTH_REPEATING.includes(failure.status) || Date.now() + wait > giveUp) throw failure;
       await pause(wait);
     }
   }

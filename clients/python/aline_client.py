@@ -11,10 +11,11 @@ Copy this file beside your experiment; it needs Python 3.8 or newer and no other
         experiment.tell(trial, respond(trial.design["stimulus"]))
     print(experiment.posterior()["threshold"]["interval"])
 
-When the service does not answer, a call is repeated with the same key until it does: it counts
-once, so nothing is lost and nothing is doubled.
+When the service does not answer, or its answer is cut short, a call is repeated with the same key
+until it does: it counts once, so nothing is lost and nothing is doubled.
 """
 
+import http.client
 import json
 import time
 import urllib.error
@@ -23,6 +24,9 @@ import urllib.request
 import uuid
 
 __all__ = ["AlineError", "Client", "Experiment", "Trial"]
+
+# Too many at once; a proxy whose service is away, restarts, or is slow.
+_WORTH_REPEATING = (429, 502, 503, 504)
 
 
 class AlineError(Exception):
@@ -89,21 +93,21 @@ class Client:
             request.data = json.dumps(body or {}).encode()
             request.add_header("Content-Type", "application/json")
             request.add_header("Idempotency-Key", uuid.uuid4().hex)
-        reply = self._repeat(request)
-        return reply if raw else json.loads(reply.decode())
+        return self._repeat(request, bytes if raw else json.loads)
 
-    def _repeat(self, request):
-        """Send until there is a reply, within our patience."""
+    def _repeat(self, request, read):
+        """Send until there is a whole reply, within our patience; what `read` makes of it."""
         give_up, wait = time.monotonic() + self._patience, 0.1
         while True:
             try:
                 with urllib.request.urlopen(request, timeout=self._timeout) as reply:
-                    return reply.read()
+                    return read(reply.read())
             except urllib.error.HTTPError as error:
                 failure = AlineError(error.code, _detail(error))
-                if error.code not in (429, 503):
+                if error.code not in _WORTH_REPEATING:
                     raise failure from None
-            except (OSError, ValueError) as error:  # no connection, or a reply cut short
+            except (OSError, http.client.HTTPException, ValueError) as error:
+                # No connection, or a reply that was cut in its head or its body.
                 failure = AlineError(0, f"the service does not answer ({error})")
             if time.monotonic() + wait > give_up:
                 raise failure
@@ -218,5 +222,5 @@ def _number(trial):
 def _detail(error):
     try:
         return json.loads(error.read().decode())["detail"]
-    except (ValueError, KeyError, TypeError, OSError):
+    except (ValueError, KeyError, TypeError, OSError, http.client.HTTPException):
         return f"{error.code} {error.reason}"

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from small import seeded, small_network
+from small import scores_of, seeded, small_network
 from torch.distributions import Uniform
 
 from aline.episodes import Context, Goal, draw_goals, goal_of, predictions
@@ -80,9 +80,10 @@ def test_a_policy_reads_a_set_of_points_whatever_their_number() -> None:
     assert goal_of(spec, ["a", eight]).log_weight.tolist() == [[0.0] * 10]
     weights = goal_of(spec, ["a", many]).log_weight
     assert float(weights[:, 2:].exp().sum()) == pytest.approx(8.0)
-    candidates = spec.design.sample(1, 10, seeded(3))[:, None]
-    view = small_network(Task(**LINE)).read(Context.empty(1, 1))  # type: ignore[arg-type]
-    scores = [view.scores(candidates, goal_of(spec, t)) for t in (eight, many)]
+    candidates = spec.design.sample(1, 10, seeded(3))
+    network = small_network(Task(**LINE))  # type: ignore[arg-type]
+    nothing = network.encode(Context.empty(1, 1))
+    scores = [scores_of(network, nothing, goal_of(spec, t), candidates) for t in (eight, many)]
     assert torch.allclose(*scores, atol=1e-5)
 
 

@@ -3,11 +3,15 @@
 import time
 import tracemalloc
 
+import pytest
 import torch
 from small import small_model
 
+from aline.errors import InputError
 from aline.evaluation.simulated import posteriors_after
-from aline.experiment import Experiment
+from aline.experiment import Experiment, Posterior
+from aline.experiment.observed import MANY
+from aline.experiment.storage import MemoryStorage
 
 
 def test_a_thousand_trials_neither_slow_down_nor_grow_nor_drift() -> None:
@@ -31,3 +35,30 @@ def test_a_thousand_trials_neither_slow_down_nor_grow_nor_drift() -> None:
     live = state.view.posterior().moments()[0][0, 0]
     at_once = posteriors_after(model.network, state.view.context, [1000]).moments()[0][0, 0]
     assert torch.allclose(live, at_once, atol=1e-4)
+
+
+def test_what_is_read_at_once_is_what_was_read_one_by_one() -> None:
+    """After a resumption, an undo and in the history of more trials than are read one by one."""
+    storage, before = MemoryStorage(), None
+    experiment = Experiment(small_model("psychometric"), storage=storage, horizon=MANY + 20)
+    designs = {"stimulus": torch.linspace(-4, 4, MANY + 5).tolist()}
+    experiment.attach(designs, [float(n % 3 == 0) for n in range(MANY + 5)])
+    for number in range(3):
+        before = experiment.posterior()
+        experiment.tell(experiment.ask(), number % 2)
+    resumed = Experiment.resume(storage, model=small_model("psychometric"))
+    _assert_same(resumed.posterior(), experiment.posterior())
+    lengths = [0, 7, MANY + 7, MANY + 8]
+    whole = experiment.history()
+    for n, found in zip(lengths, resumed.history(lengths), strict=True):
+        _assert_same(found, whole[n])
+    with pytest.raises(InputError, match="lengths must ascend"):
+        resumed.history([3, 1])
+    experiment.undo()
+    assert before is not None
+    _assert_same(experiment.posterior(), before)
+
+
+def _assert_same(a: Posterior, b: Posterior) -> None:
+    for name in a.names:
+        assert (a[name].mean, a[name].std) == pytest.approx((b[name].mean, b[name].std), rel=1e-4)

@@ -34,6 +34,17 @@ PRIORS = {
     "gamma": Gamma(3.0, 2.0),
     "halfnormal": HalfNormal(2.0),
 }
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("p", [0.025, 0.5, 0.9])
+def test_a_quantile_far_from_zero_is_found(p: float) -> None:
+    """Where neighbouring numbers are farther apart than the search is exact, it ends too."""
+    weights, means, stds = [0.3, 0.7], [1e10, 2e10], [1e-6, 1e-6]
+    expected = means[0] if p < 0.3 else means[1]
+    assert mixture_quantiles(weights, means, stds, p) == [pytest.approx(expected, rel=1e-12)]
+
+
 VECTOR = Independent(Normal(torch.tensor([0.0, 5.0]), torch.tensor([1.0, 2.0])), 1)
 
 

@@ -1,6 +1,8 @@
 """Goals and units that are chosen when an experiment runs, and that its journal keeps."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -9,6 +11,7 @@ from small import SIZES, seeded, small_model
 import aline
 from aline.errors import InputError
 from aline.experiment import Experiment
+from aline.experiment.storage import MemoryStorage
 from aline.model import Model, ModelConfig, fresh
 from aline.spaces import Box, Pool
 from aline.tasks import get
@@ -132,3 +135,27 @@ def test_noise_that_is_no_deviation(noise: object) -> None:
 def test_in_the_tasks_units_the_noise_is_the_models() -> None:
     with pytest.raises(InputError, match="standardise=True"):
         Experiment(GP2D, noise=0.1)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a/b", "..", ".", "../../etc/passwd", "a\\b", "a\nb", "\x00", "\ud800", "", "x" * 201, 7],
+)
+def test_a_name_that_no_address_can_hold_is_refused(name: Any) -> None:
+    storage = MemoryStorage()
+    with pytest.raises(InputError, match=r"an experiment's name must.*got"):
+        Experiment(GP2D, storage=storage, name=name)
+    assert storage.names() == []
+
+
+@pytest.mark.parametrize("name", ["Versuch Äpfel 7", "a..b", "...", "<b>&?#%", "x" * 200])
+def test_any_other_name_is_fine(name: str) -> None:
+    assert Experiment(GP2D, name=name).name == name
+
+
+def test_a_task_whose_name_no_address_can_hold_needs_a_name_for_its_experiments() -> None:
+    spec = replace(GP2D.spec, name="a/b")
+    model = Model(fresh(spec, ModelConfig(**SIZES), seeded(0)).requires_grad_(False))
+    with pytest.raises(InputError, match="got 'a/b-1'"):
+        Experiment(model)
+    assert Experiment(model, name="a-b").name == "a-b"

@@ -6,9 +6,10 @@ from small import goal_for, seeded, small_network
 
 from aline.engine import BatchEngine
 from aline.episodes import Context, Offer
+from aline.model import Mixture
 from aline.policies import LearnedPolicy
-from aline.model.heads import Mixture
-from aline.policies.informed import Informed, tempered
+from aline.policies.importance import tempered
+from aline.policies.informed import Informed
 from aline.tasks import Task, get, simulator_of
 from aline.tasks.linear import exact_information_gain, exact_posterior
 
@@ -84,7 +85,8 @@ def test_likely_truths_fit_the_data_together() -> None:
 
 def test_an_informed_policy_asks_the_task_it_is_given() -> None:
     task = line()
-    policy = LearnedPolicy(small_network(task, policy="informed"), candidates=20, task=task)
+    engine = BatchEngine(small_network(task, policy="informed"))
+    policy = LearnedPolicy(engine, candidates=20, task=task)
     goal = goal_for(task.spec, ("slope", "intercept"), 5)
     chosen = policy.choose(policy.begin(goal), None, seeded(0))
     assert float(chosen.abs().mean()) > 0.8  # of a uniform choice 0.5
@@ -92,16 +94,13 @@ def test_an_informed_policy_asks_the_task_it_is_given() -> None:
 
 def test_without_a_simulator_it_is_a_pool_policy() -> None:
     task = line()
-    network = small_network(task, policy="informed")
-    assert (
-        LearnedPolicy(BatchEngine(network)).informed is None
-    )  # the built-in line names no designs
-    assert LearnedPolicy(BatchEngine(network), task=task).informed is not None
-    assert LearnedPolicy(BatchEngine(network), task=task, standardise=True).informed is None
+    engine = BatchEngine(small_network(task, policy="informed"))
+    assert LearnedPolicy(engine).informed is None  # the built-in line names no designs
+    assert LearnedPolicy(engine, task=task).informed is not None
     offer = Offer(task.spec.design.sample(2, 9, seeded(1)))
     goal = goal_for(task.spec, ("slope",), 2)
-    pool = LearnedPolicy(BatchEngine(network))
-    scores = pool.begin(goal).view.scores(offer.points[:, None], goal)[:, 0]
+    pool = LearnedPolicy(engine)
+    scores = engine.scores(pool.begin(goal).state, goal, offer.points)
     chosen = pool.choose(pool.begin(goal), offer, seeded(0))
     assert torch.equal(chosen, offer.points[torch.arange(2), scores.argmax(1)])
 
@@ -111,7 +110,8 @@ def test_a_model_finds_the_simulator_of_a_built_in_task() -> None:
     found = simulator_of(spec)
     assert found is not None
     assert found.spec is spec
-    assert LearnedPolicy(small_network("ces", policy="informed")).informed is not None
+    network = small_network("ces", policy="informed")
+    assert LearnedPolicy(BatchEngine(network)).informed is not None
     own = Task(
         name="ces",
         parameters=line().spec.parameters,

@@ -90,3 +90,22 @@ def test_bad_outcomes(outcome: Real | Binary, value: Any, message: str) -> None:
 def test_unfitted_outcome_says_what_to_do() -> None:
     with pytest.raises(InputError, match="no scale yet"):
         Real().to_network(torch.zeros(1))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "possible", "impossible"),
+    [
+        (Real(loc=2.0, scale=2.0), [102.0, -98.0], [102.1, -1e5, 1e8]),
+        (Real(), [1e30, -1e30], [1e31, -1e300]),
+        (Real(loc=0.0, scale=6.0, knee=0.001), [1e10, -1e10], [1e20, -1e300]),
+        (Real(limits=(-15.25, 15.25)), [15.25, 15.2500001], [15.3, -16.0]),
+    ],
+)
+def test_an_outcome_that_no_network_bears_is_refused_with_the_range(
+    outcome: Real, possible: list[float], impossible: list[float]
+) -> None:
+    for value in possible:
+        assert outcome.read(value) == value
+    for value in impossible:
+        with pytest.raises(InputError, match=r"must lie in \[-.*\], got .*check its units"):
+            outcome.read(value)

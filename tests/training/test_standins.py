@@ -1,10 +1,13 @@
 """Truths that could have given the same data."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from aline.episodes import RandomPolicy, draw_goals, play
 from aline.model import Mixture, ModelConfig, fresh
+from aline.model.advice import Advice
 from aline.tasks import Task, get
 from aline.tasks.linear import exact_posterior
 from aline.training import TrainingConfig
@@ -21,7 +24,8 @@ def random_episodes(task: Task, batch: int, seed: int = 0) -> tuple[Played, torc
     world, goal = task.draw(batch, generator), draw_goals(task.spec, batch, generator)
     policy = RandomPolicy(task.spec.design)
     context = play(policy, world, goal, steps=LENGTH, generator=generator)
-    return Played(world, goal, context, world.answer(goal.points, generator)), generator
+    outcomes = world.answer(goal.points, generator)
+    return Played(world, goal, context, outcomes, Advice(batch, 1)), generator
 
 
 def prior(batch: int, parameters: int, mean: float = 0.0, std: float = 1.0) -> Mixture:
@@ -39,7 +43,7 @@ def stand_ins_of(
 
 def with_stand_ins(task: Task, played: Played, count: int, generator: torch.Generator) -> Played:
     stand_ins = stand_ins_of(task, played, count, generator)
-    return Played(played.world, played.goal, played.context, played.goal_outcomes, stand_ins)
+    return replace(played, stand_ins=stand_ins)
 
 
 def test_draws_follow_the_closed_form_posterior() -> None:
@@ -132,7 +136,7 @@ def test_others_from_q_stay_likely() -> None:
     task = get("psychometric")
     played, generator = random_episodes(task, 40)
     starts = torch.tensor([stage_starts(LENGTH)]).expand(40, -1)
-    q = model.network.read(played.context, up_to(starts, LENGTH)).posterior()
+    q = model.network.posterior(played.read(model.network, up_to(starts, LENGTH)))
 
     def effective(stand_ins: StandIns) -> float:
         weight = stand_ins.log_weight[:, LENGTH].softmax(-1)

@@ -50,7 +50,8 @@ class Observer:
     @classmethod
     def drawn(cls, task: Task, seed: int) -> Observer:
         """The observer of a seed."""
-        generator = torch.Generator().manual_seed(seed + STREAM)
+        # torch takes seeds of 64 bits, and a user may give any.
+        generator = torch.Generator().manual_seed((seed + STREAM) % 2**63)
         return cls(task, task.draw(1, generator), generator)
 
     def at_trial(self, number: int) -> Observer:

@@ -12,7 +12,9 @@ from torch import Tensor
 from aline.engine.runners import Array, Runner
 from aline.episodes import Context, Goal
 from aline.model import Belief, Encoded, Mixture, Network, Proposal, Summary
-from aline.model.advice import Advice, CandidateAdvice
+from aline.model.advice import Advice, CandidateAdvice, NoAdvisor
+
+MANY = 64  # observations from which on a plug-in reads all anew: adding one by one takes longer
 
 
 class Engine(Protocol):
@@ -27,8 +29,12 @@ class Engine(Protocol):
         """The state before any data."""
         ...
 
+    def read(self, context: Context) -> Any:
+        """The state after a whole context."""
+        ...
+
     def extend(self, state: Any, design: Tensor, outcome: Tensor) -> Any:
-        """With one more observation: design [batch, design], outcome [batch]."""
+        """With one more observation: design [batch, design], outcome [batch, *event]."""
         ...
 
     def context(self, state: Any) -> Context:
@@ -110,11 +116,29 @@ class Answers(NamedTuple):
 
 
 class Data:
-    """What running experiments have measured. The last answers are kept: they may serve again."""
+    """What running experiments have measured. The last answers are kept: they may serve again.
 
-    def __init__(self, context: Context, advice: Advice):
-        self.context, self.advice = context, advice
+    A plug-in takes observations in only when it is asked: a replay adds thousands before that.
+    """
+
+    def __init__(self, context: Context, advisor: NoAdvisor, known: Advice | None = None):
+        """`known` is advice of the first observations, or of all."""
+        self.context, self._advisor, self._known = context, advisor, known
         self.answers: Answers | None = None
+
+    @property
+    def advice(self) -> Advice:
+        """What a plug-in says of the data."""
+        if self._known is None or self.context.length - self._known.length > MANY:
+            self._known = self._advisor.read(self.context)
+        for row in range(self._known.length, self.context.length):
+            design, outcome = self.context.designs[:, row], self.context.outcomes[:, row]
+            self._known = self._known.extend(design, outcome)
+        return self._known
+
+    def extend(self, design: Tensor, outcome: Tensor) -> Data:
+        """With one more observation."""
+        return Data(self.context.append(design, outcome), self._advisor, self._known)
 
     @classmethod
     def together(cls, several: list[Data]) -> Data:
@@ -124,7 +148,7 @@ class Data:
         mask = torch.tensor([[i < c.length for i in range(most)] for c in contexts])
         padded = Context(_padded([c.designs for c in contexts], most),
                          _padded([c.outcomes for c in contexts], most), mask)  # fmt: skip
-        return cls(padded, Advice(len(several), 1))
+        return cls(padded, NoAdvisor())
 
     def share(self, several: list[Data]) -> None:
         """Give each of the experiments that this is made of its row of the answers."""
@@ -147,12 +171,11 @@ class LiveEngine:
 
     def read(self, context: Context, advice: Advice | None = None) -> Data:
         """The state after a whole context."""
-        return Data(context, advice or self.network.advisor.read(context))
+        return Data(context, self.network.advisor, advice)
 
     def extend(self, state: Data, design: Tensor, outcome: Tensor) -> Data:
         """With one more observation."""
-        context = state.context.append(design, outcome)
-        return Data(context, state.advice.extend(design, outcome))
+        return state.extend(design, outcome)
 
     def context(self, state: Data) -> Context:
         """The data of a state."""

@@ -94,7 +94,7 @@ class Graph(nn.Module):
 
     def _advice(self, given: Mapping[str, Tensor]) -> Advice:
         if "point_features" not in given:
-            return Advice(len(given["mask"]), 1)
+            return Advice(len(given["mask"]), 1, given["mask"].shape[1])
         frame = given.get("parameter_frame")
         return Given(
             given["context_features"],

@@ -26,6 +26,16 @@ class Context:
         """Nothing measured yet."""
         return cls(torch.zeros(batch, 0, design), torch.zeros(batch, 0, *event))
 
+    def first(self, length: int) -> Context:
+        """The first so many observations."""
+        mask = None if self.mask is None else self.mask[:, :length]
+        return Context(self.designs[:, :length], self.outcomes[:, :length], mask)
+
+    def without(self, row: int) -> Context:
+        """With one observation less, of a context without padding."""
+        kept = [n for n in range(self.length) if n != row]
+        return Context(self.designs[:, kept], self.outcomes[:, kept])
+
     def append(self, designs: Tensor, outcomes: Tensor) -> Context:
         """With one more observation each: designs [batch, design], outcomes [batch, *event]."""
         mask = self.mask

@@ -270,9 +270,12 @@ class Experiment:
         copy._history = self._history
         return copy
 
-    def history(self) -> list[Posterior]:
-        """What was known before any data, after the first observation, and so on until now."""
-        return self._history.of(self._state)
+    def history(self, lengths: Sequence[int] | None = None) -> list[Posterior]:
+        """What was known before any data, after the first observation, and so on until now.
+
+        `lengths` asks only for what was known after so many observations each, in ascending order.
+        """
+        return self._history.of(self._state, lengths)
 
     def predict(self, designs: Mapping[str, Any]) -> Predictive | JointPredictive:
         """What would be measured at designs, such as {"time": [1, 2, 3]}.
@@ -320,14 +323,14 @@ class Experiment:
         def event(state: State) -> Event:
             number = _number(state, trial)
             _check_state(state, number, "told", {"asked"})
-            told = {"event": "told", "trial": number, "outcome": state.spec.outcome.read(outcome)}
+            told = {"event": "told", "trial": number, "outcome": state.outcome.read(outcome)}
             if design is not None:
                 other = plain_design(state.spec.design, design)
                 if other != state.trials[number].design:
                     told["design"] = other
             return told
 
-        same = {"trial": _plain_number(trial), "outcome": self.spec.outcome.read(outcome)}
+        same = {"trial": _plain_number(trial), "outcome": self._state.outcome.read(outcome)}
         return self._trial(self._commit(event, key, event="told", **same))
 
     def abandon(self, trial: Trial | int, *, key: str | None = None) -> Trial:
@@ -379,7 +382,7 @@ class Experiment:
         """Add data measured earlier: a list an axis, and the outcomes in the same order."""
         spec = self._state.spec
         plain = plain_designs(spec.design, designs)
-        values = spec.outcome.read_all(outcomes)
+        values = self._state.outcome.read_all(outcomes)
         count = len(plain[spec.design.names[0]])
         if len(values) != count or not values:
             raise InputError(
@@ -437,8 +440,9 @@ class Experiment:
         is not done again, if it was the `same`. Returns the event as stored.
         """
         for _ in range(_ATTEMPTS):
-            if key is not None and check_key(key) in self._state.keys:
-                return _repeated(self._state.keys[key], key, same)
+            earlier = None if key is None else self._state.keys.get(check_key(key))
+            if key is not None and earlier is not None:
+                return _repeated(earlier, key, same)
             if self._state.closed:
                 raise StateError(f"experiment {self._name!r} is closed: start a new one")
             try:
@@ -519,8 +523,9 @@ def _replay(state: State, events: Sequence[Event], name: str) -> State:
 
 def _create(storage: Storage, name: str | None, task: str, event: Event) -> str:
     """Start the journal, under the first free name if none is given."""
+    check_name(f"{task}-1" if name is None else name)
     if name is not None:
-        storage.create(check_name(name), event)
+        storage.create(name, event)
         return name
     for number in range(1, _ATTEMPTS + len(names := set(storage.names()))):
         if f"{task}-{number}" not in names:

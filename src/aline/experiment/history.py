@@ -2,44 +2,43 @@
 
 from __future__ import annotations
 
-import torch
+from collections.abc import Sequence
 
+from aline.errors import InputError
 from aline.experiment.posterior import Posterior
 from aline.experiment.state import State, posterior_of
 
 
 class History:
-    """Posteriors after each observation, kept: one more trial costs one more posterior."""
+    """Posteriors after some observations, kept: one more trial costs one more posterior."""
 
     def __init__(self) -> None:
         self._rows: tuple[int, ...] = ()
-        self._posteriors: list[Posterior] = []
+        self._kept: dict[int, Posterior] = {}  # by how many observations they know
 
-    def of(self, state: State) -> list[Posterior]:
-        """The posteriors with none, one, … and all of a state's observations."""
-        known = _shared(self._rows, state.rows)
-        kept = self._posteriors[: known + 1]
-        if len(kept) < len(state.rows):
-            kept += _replayed(state, len(kept), len(state.rows))
-        if len(kept) == len(state.rows):
-            kept.append(state.posterior)
-        self._rows, self._posteriors = state.rows, kept
-        return list(kept)
+    def of(self, state: State, lengths: Sequence[int] | None = None) -> list[Posterior]:
+        """The posteriors with so many of a state's observations; all, from none on, by default."""
+        count = len(state.rows)
+        wanted = range(count + 1) if lengths is None else lengths
+        if any(not 0 <= n <= count for n in wanted) or sorted(wanted) != list(wanted):
+            raise InputError(f"lengths must ascend from 0 to {count} at most, got {lengths!r}")
+        shared = _shared(self._rows, state.rows)
+        kept = {n: known for n, known in self._kept.items() if n <= shared}
+        missing = [n for n in wanted if n not in kept and n < count]
+        kept |= {n: _posterior(state, n) for n in missing}
+        kept.setdefault(count, state.posterior)
+        self._rows, self._kept = state.rows, kept
+        return [kept[n] for n in wanted]
 
 
 def _shared(a: tuple[int, ...], b: tuple[int, ...]) -> int:
     """How many rows two states have in common at their start."""
+    if a == b[: len(a)]:
+        return len(a)
     pairs = zip(a, b, strict=False)
     return next((n for n, (x, y) in enumerate(pairs) if x != y), min(len(a), len(b)))
 
 
-@torch.inference_mode()
-def _replayed(state: State, start: int, stop: int) -> list[Posterior]:
-    """The posteriors with start, …, stop - 1 observations."""
-    engine, context, found = state.engine, state.context, []
-    data = engine.begin(1)
-    for length in range(stop):
-        if length >= start:
-            found.append(posterior_of(engine, data))
-        data = engine.extend(data, context.designs[:, length], context.outcomes[:, length])
-    return found
+def _posterior(state: State, length: int) -> Posterior:
+    """With the first observations of a state."""
+    return posterior_of(state.engine, state.engine.read(state.context.first(length)))

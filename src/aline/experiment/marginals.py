@@ -190,7 +190,8 @@ def tails(level: float) -> tuple[float, float]:
     """The probabilities that a central interval of this level leaves below it and reaches."""
     if not 0 < level < 1:
         raise InputError(f"level must lie between 0 and 1, got {level!r}: 0.95 for 95 %")
-    return (1 - level) / 2, (1 + level) / 2
+    # A level next to 1 would round to certainty, which has no finite interval.
+    return (1 - level) / 2, min((1 + level) / 2, math.nextafter(1.0, 0.0))
 
 
 def check_probability(p: float) -> float:

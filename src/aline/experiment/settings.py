@@ -17,6 +17,7 @@ from aline.tasks import PREDICTIONS, Spec
 KEY_LENGTH = 200
 METADATA_BYTES = 64_000
 METADATA_DEPTH = 20
+NAME_LENGTH = 200
 REGION = "region"
 
 
@@ -35,10 +36,22 @@ def check_seed(seed: int) -> int:
 
 
 def check_name(name: str) -> str:
-    """An experiment's name."""
-    if not isinstance(name, str) or not name:
-        raise InputError(f"an experiment's name must be a text that is not empty, got {name!r}")
+    """An experiment's name, which is a part of its address in the service."""
+    if not isinstance(name, str) or not 1 <= len(name) <= NAME_LENGTH:
+        raise InputError(
+            f"an experiment's name must be a text of 1 to {NAME_LENGTH} characters, got {name!r}"
+        )
+    if name in (".", "..") or any(_breaks_addresses(character) for character in name):
+        raise InputError(
+            "an experiment's name must not be . or .., nor hold a slash, a backslash or a control "
+            f"character, got {name!r}: use a dash instead"
+        )
     return name
+
+
+def _breaks_addresses(character: str) -> bool:
+    is_half = "\ud800" <= character <= "\udfff"  # of a surrogate pair, which is no text
+    return character in "/\\\x7f" or character < " " or is_half
 
 
 def check_key(key: str) -> str:

@@ -18,8 +18,9 @@ from torch import Tensor
 from aline.engine import Data, Engine, LiveEngine, engine_for
 from aline.episodes import Context, Goal, Offer, goal_of
 from aline.episodes.goals import Target
-from aline.errors import StorageError
+from aline.errors import StateError, StorageError
 from aline.experiment.allowed import Allowed, plain_restriction
+from aline.experiment.keys import Keys
 from aline.experiment.posterior import Posterior
 from aline.experiment.predictive import JointPredictive, Predictive, predictive_of
 from aline.experiment.settings import read_target
@@ -27,6 +28,7 @@ from aline.experiment.storage import Event
 from aline.experiment.trial import Trial, read_design
 from aline.model import Model
 from aline.policies import LearnedPolicy, Memory
+from aline.spaces import Outcome, Real
 from aline.tasks import Spec
 
 
@@ -46,7 +48,7 @@ class State:
     open: Mapping[int, Tensor] = field(default_factory=dict)  # trial -> its design [design]
     rows: tuple[int, ...] = ()  # the trial of each observation in the data
     closed: bool = False
-    keys: Mapping[str, Event] = field(default_factory=dict)  # a caller's key -> what it did
+    keys: Keys = field(default_factory=Keys)  # a caller's key -> what it did
     sequence: int = 1  # the number of the next event
     # The next trial's design, once it was chosen; not a cached property, which on Python 3.11 would
     # let no other experiment choose meanwhile.
@@ -83,7 +85,7 @@ class State:
             )
         changes = handler(self, event)
         if "key" in event:
-            changes["keys"] = {**self.keys, event["key"]: event}
+            changes["keys"] = self.keys.adding(event["key"], event)
         return replace(self, sequence=self.sequence + 1, **changes)
 
     @property
@@ -105,6 +107,11 @@ class State:
     def is_standardised(self) -> bool:
         """Whether outcomes come in any units."""
         return not isinstance(self.engine, LiveEngine)
+
+    @property
+    def outcome(self) -> Outcome:
+        """How outcomes are read: in the task's units, or in any."""
+        return Real() if self.is_standardised else self.spec.outcome
 
     @property
     def told(self) -> int:
@@ -211,7 +218,13 @@ def _choices(states: Sequence[State]) -> Tensor:
 @torch.inference_mode()
 def posterior_of(engine: Engine, data: Any) -> Posterior:
     """The posterior of the only episode."""
-    return Posterior(engine.posterior(data)[0], engine.network.spec.parameters)
+    mixture = engine.posterior(data)[0]
+    if not bool(mixture.mean.isfinite().all()):  # a journal from before outcomes had a range
+        raise StateError(
+            f"the posterior is not finite after {engine.context(data).length} observations: "
+            "abandon the trial whose outcome is far beyond all others"
+        )
+    return Posterior(mixture, engine.network.spec.parameters)
 
 
 def _expected(engine: Engine, data: Any, x: Tensor) -> Tensor:
@@ -262,8 +275,10 @@ def _attached(state: State, event: Event) -> Changes:
         data = _extend(state, data, x, trial.outcome)
     numbers = (trial.number for trial in trials)
     return {
-        "trials": (*state.trials, *trials), "rows": (*state.rows, *numbers), "data": data
-    }  # fmt: skip
+        "trials": (*state.trials, *trials),
+        "rows": (*state.rows, *numbers),
+        "data": data,
+    }
 
 
 def _abandoned(state: State, event: Event) -> Changes:
@@ -273,12 +288,10 @@ def _abandoned(state: State, event: Event) -> Changes:
     }
     if number in state.open:
         return {**changes, "open": _without(state.open, number)}
-    # Its outcome leaves the posterior: read what remains anew.
-    data, context = state.engine.begin(1), state.context
-    for row, trial in enumerate(state.rows):
-        if trial != number:
-            data = state.engine.extend(data, context.designs[:, row], context.outcomes[:, row])
-    return {**changes, "rows": tuple(n for n in state.rows if n != number), "data": data}
+    # Its outcome leaves the posterior: what remains is read anew.
+    rows = tuple(n for n in state.rows if n != number)
+    data = state.engine.read(state.context.without(state.rows.index(number)))
+    return {**changes, "rows": rows, "data": data}
 
 
 def _restricted(state: State, event: Event) -> Changes:

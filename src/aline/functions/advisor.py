@@ -48,7 +48,7 @@ class FunctionAdvice(Advice):
     """A context as the bank holds it."""
 
     def __init__(self, advisor: FunctionAdvisor, bank: Bank):
-        super().__init__(*bank.seen.shape[:2])
+        super().__init__(*bank.seen.shape)
         self.advisor, self.bank = advisor, bank
         self._guess: Guess | None = None
 

@@ -51,8 +51,8 @@ class CandidateAdvice(NamedTuple):
 class Advice:
     """What a plug-in says of a context, for groups that each see a prefix of it; here, nothing."""
 
-    def __init__(self, batch: int, groups: int):
-        self.shape = (batch, groups)
+    def __init__(self, batch: int, groups: int, length: int):
+        self.shape, self.length = (batch, groups), length  # of how many observations
 
     def context_features(self) -> Tensor:
         """[batch, group, context_width], added to the parameters' tokens."""
@@ -76,11 +76,11 @@ class Advice:
 
         `extra` [batch * group, 1] gives each group an observation of its own.
         """
-        return Advice(*visible.shape[:2])
+        return Advice(*visible.shape)
 
     def extend(self, design: Tensor, outcome: Tensor) -> Advice:
-        """With one more observation: design [batch, design], outcome [batch]."""
-        return self
+        """With one more observation: design [batch, design], outcome [batch, *event]."""
+        return Advice(*self.shape, self.length + 1)
 
 
 class NoAdvisor(nn.Module):
@@ -91,7 +91,7 @@ class NoAdvisor(nn.Module):
 
     def read(self, context: Context) -> Advice:
         """Take a whole context in, for one group that sees all of it."""
-        return Advice(len(context.designs), 1)
+        return Advice(len(context.designs), 1, context.length)
 
     def in_units(self, engine: Any, noise: float | None) -> Any:
         """An engine for outcomes in a user's units, of which the network was not trained."""

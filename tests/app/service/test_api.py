@@ -279,3 +279,49 @@ def test_health_metrics_and_models(client: TestClient) -> None:
     models = {one["name"]: one for one in client.get("/api/v1/models").json()["models"]}
     assert models["psychometric"]["outcome"] == "binary"
     assert [axis["name"] for axis in models["location"]["axes"]] == ["x", "y"]
+
+
+@pytest.mark.parametrize(
+    ("model", "outcome"), [("gp1d", 1e8), ("location", -1e5), ("ces", 1e30), ("location", 1e300)]
+)
+def test_an_outcome_that_leaves_nothing_finite_is_refused(
+    client: TestClient, model: str, outcome: float
+) -> None:
+    """It would be in the journal, and ask, page, posterior and export would fail from then on."""
+    client.post(API, json={"model": model, "name": "a"})
+    asked = client.post(f"{API}/a/ask").json()
+    told = client.post(f"{API}/a/trials/0/tell", json={"outcome": outcome})
+    designs = {axis: [value] for axis, value in asked["design"].items()}
+    data = {"designs": designs, "outcomes": [outcome]}
+    attached = client.post(f"{API}/a/attach", json=data)
+    for refused in (told, attached):
+        assert refused.status_code == 422
+        assert "must lie in [" in refused.json()["detail"]
+    assert client.get(f"{API}/a").json()["sequence"] == 2
+    client.post(f"{API}/a/trials/0/abandon")
+    for path in ("/experiments/a", f"{API}/a/posterior"):
+        assert client.get(path).status_code == 200
+
+
+def test_a_level_next_to_one_has_finite_intervals(client: TestClient) -> None:
+    client.post(API, json={"model": "location", "name": "a"})
+    level = 0.9999999999999999
+    designs = {
+        axis: [value] for axis, value in client.post(f"{API}/a/ask").json()["design"].items()
+    }
+    body = {"designs": designs, "level": level}
+    predicted = client.post(f"{API}/a/predict", json=body)
+    assert predicted.status_code == 200
+    ((low, high),) = predicted.json()["interval"]
+    assert -1000 < low < high < 1000
+    known = client.get(f"{API}/a/posterior", params={"level": level})
+    assert known.status_code == 200
+
+
+@pytest.mark.parametrize("seed", [2**70, -(2**70), 2**31])
+def test_any_whole_number_is_a_simulated_participant(client: TestClient, seed: int) -> None:
+    metadata = {"simulated": seed}
+    client.post(API, json={"model": "psychometric", "name": "a", "metadata": metadata})
+    assert client.post(f"{API}/a/simulate").status_code == 200
+    assert client.get("/experiments/a").status_code == 200
+    assert client.get(f"{API}/a/drawing").status_code == 200

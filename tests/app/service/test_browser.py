@@ -2,8 +2,10 @@
 
 import http.server
 import json
+import os
 import re
 import shutil
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,8 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aline_client import Client
+from faulty import faulty
 from serving import Nursery, Service, free_port
 
+from aline.app.service import app
 from aline.experiment import Experiment, open_storage
 
 ROOT = Path(__file__).parents[3]
@@ -266,6 +271,75 @@ def test_the_demo_runs_by_itself_at_the_sliders_pace(browser: Browser, service: 
     click(browser, "[data-action=play]")
     until(lambda: "Finished" in text(browser, "#next-title"))
     _check_console(browser)
+
+
+@pytest.mark.parametrize("kind", ["tab", "window"])
+def test_seven_pages_of_one_browser(browser: Browser, service: Service, kind: str) -> None:
+    """A browser has six connections to a site: pages that only listen must not take them all."""
+    experiment = Client(service.url).create("psychometric", name=f"Many {kind}s")
+    url = f"{service.url}/experiments/Many%20{kind}s"
+    first, opened = browser.current_window_handle, []
+    browser.get(url)
+    for _ in range(6):
+        browser.switch_to.new_window(kind)
+        opened.append(browser.current_window_handle)
+        browser.get(url)
+    began = time.monotonic()
+    press(browser, " ")
+    wait_for(browser, 0)
+    answer(browser, 0)
+    assert time.monotonic() - began < 10  # as good as at once; a page that waits does so for 15 s
+    experiment.tell(experiment.status()["trials"][-1]["number"], 1)
+    browser.switch_to.window(first)  # which hears of it, if only when it is looked at again
+    until(lambda: told(browser) == 2)
+    for handle in opened:
+        browser.switch_to.window(handle)
+        browser.close()
+    browser.switch_to.window(first)
+
+
+@pytest.mark.parametrize("fault", ["cut", "silent", 502, 504])
+def test_a_reply_that_a_proxy_spoils_is_asked_for_again(
+    browser: Browser, service: Service, fault: Any
+) -> None:
+    Client(service.url).create("psychometric", name=f"Behind {fault}")
+    page = f"/experiments/Behind%20{fault}"
+    with faulty(service.port, fault, methods=("GET", "POST")) as proxy:
+        # The page itself and its files come whole; what its scripts ask for does not, at first.
+        proxy.tries = dict.fromkeys(_files_of(page), len(proxy.faults))
+        browser.get(proxy.url + page)
+        find(browser, "[data-action=ask]")
+        press(browser, " ")
+        wait_for(browser, 0)
+        answer(browser, 0)
+        drawn(browser)
+        until(lambda: value(browser, "document.getElementById('notice').hidden"))
+        assert proxy.tries[f"/api/v1{page}/drawing"] >= 2
+        browser.get("about:blank")
+    events = [event["event"] for event in open_storage(service.storage).read(f"Behind {fault}")]
+    assert events == ["created", "asked", "told", "asked"]
+
+
+def _files_of(page: str) -> list[str]:
+    static = Path(app.__file__).parent / "static"
+    return [page, *(f"/static/{file.name}" for file in static.iterdir())]
+
+
+def test_a_page_that_gets_no_answer_says_so(browser: Browser, service: Service) -> None:
+    """The service is frozen, not gone: connections open, and nothing comes."""
+    Client(service.url).create("psychometric", name="Frozen")
+    browser.get(f"{service.url}/experiments/Frozen")
+    drawn(browser)
+    browser.execute_script("AbortSignal.timeout = ((real) => () => real(300))(AbortSignal.timeout)")
+    os.kill(service.pid, signal.SIGSTOP)
+    try:
+        press(browser, " ")
+        notice = text(browser, "#notice")
+    finally:
+        os.kill(service.pid, signal.SIGCONT)
+    assert notice.startswith("No answer for")
+    wait_for(browser, 0)
+    until(lambda: value(browser, "document.getElementById('notice').hidden"))
 
 
 def test_phone_and_dark(browser: Browser, service: Service) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from aline_client import AlineError, Client
+from faulty import faulty
 from outcome_kinds import KINDS
 from serving import Nursery, Service
 
@@ -155,6 +156,52 @@ def test_clients_survive_a_restart(nursery: Nursery, tmp_path: Path) -> None:
     assert told[0].state == "told"
     assert experiment.status()["told"] == 1
     again.kill()
+
+
+JAVASCRIPT_TRIAL = """
+const [, , folder, url, name] = process.argv;
+const { Client } = await import(`${folder}/aline.js`);
+const experiment = await new Client(url).create("psychometric", { name });
+await experiment.tell(await experiment.ask(), 1);
+console.log(JSON.stringify(await experiment.status()), await experiment.export("csv"));
+"""
+
+
+@pytest.mark.parametrize("language", ["python", "javascript"])
+@pytest.mark.parametrize("fault", ["cut", "silent", 502, 504])
+def test_a_reply_that_a_proxy_spoils_is_asked_for_again(
+    language: str, fault: Any, service: Service, tmp_path: Path
+) -> None:
+    """Every call is done by the service and its reply lost, once; nothing is done twice."""
+    name = f"{language}-{fault}"
+    with faulty(service.port, fault, methods=("GET", "POST")) as proxy:
+        if language == "python":
+            experiment = Client(proxy.url).create("psychometric", name=name)
+            experiment.tell(experiment.ask(), 1)
+            assert experiment.status()["told"] == 1
+            assert b"told,asked" in experiment.export("csv")
+        else:
+            _run_node(JAVASCRIPT_TRIAL, tmp_path, proxy.url, name)
+        assert set(proxy.tries.values()) == {2}
+    events = [event["event"] for event in open_storage(service.storage).read(name)]
+    assert events == ["created", "asked", "told"]
+
+
+def _run_node(script: str, folder: Path, *arguments: str) -> None:
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("Node is not installed: apt-get install nodejs")
+    file = folder / "script.mjs"
+    file.write_text(script)
+    command = [node, str(file), str(ROOT / "clients" / "js"), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_refusal_is_not_repeated(service: Service) -> None:
+    with faulty(service.port) as proxy, pytest.raises(AlineError, match="got 'nothing'"):
+        Client(proxy.url).create("nothing")
+    assert set(proxy.tries.values()) == {1}
 
 
 def test_the_python_client_is_python_3_8() -> None:

@@ -74,7 +74,7 @@ def test_hostile_names_are_shown_as_text(open_client: Any) -> None:
     """A library may have named an experiment anything."""
     import aline
 
-    storage, name = MemoryStorage(), "<script>alert(1)</script>\"'"
+    storage, name = MemoryStorage(), "<script>alert(1)<script>\"'"
     Experiment(aline.load("psychometric"), storage=storage, name=name)
     client = open_client(storage)
     assert "<script>alert" not in client.get("/").text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,15 @@ import torch
 
 from aline.app.demo import Observer, targeted
 from aline.app.expectation import Curves, along, true_curves
-from aline.experiment import Experiment, Marginal, Posterior, Predictive
+from aline.experiment import Experiment, Marginal, Posterior, Predictive, Trial
 from aline.model import Mixture
 from aline.spaces import Outcome
 from aline.tasks import PREDICTIONS, Spec
 
 POINTS = 101  # along a parameter or a design axis
 SIDE = 25  # of a plane
+TRIALS = 1000  # points that show where it measured: more would only cover each other
+WIDTHS = 100  # points along the curve of what is left to know
 LEVEL = 0.95
 
 Plain = dict[str, Any]
@@ -26,7 +29,8 @@ def draw(experiment: Experiment, observer: Observer | None) -> Plain:
     """Everything the page shows of an experiment, from one moment of it."""
     spec, posterior = experiment.spec, experiment.posterior()
     truth = {} if observer is None else observer.truth
-    prior = prior_of(spec)
+    prior, trials = prior_of(spec), experiment.trials
+    told = sum(trial.state == "told" for trial in trials)
     return {
         "sequence": experiment.sequence,
         "parts": [
@@ -44,15 +48,17 @@ def draw(experiment: Experiment, observer: Observer | None) -> Plain:
                 "values": _values(spec.outcome, t.outcome),
                 "state": t.state,
             }
-            for t in experiment.trials
+            for t in _thinned(trials)
         ],
+        "asked": len(trials),
+        "told": told,
         "axes": [
             {"name": name, "label": spec.label(name), "low": low, "high": high}
             for name, low, high in zip(
                 spec.design.names, spec.design.low.tolist(), spec.design.high.tolist(), strict=True
             )
         ],
-        "widths": _widths(experiment, prior),
+        "widths": _widths(experiment, prior, told),
     }
 
 
@@ -171,13 +177,34 @@ def _plane(experiment: Experiment) -> Plain:
     return {"kind": "plane", "side": SIDE, "label": label, "mean": mean.tolist()}
 
 
-def _widths(experiment: Experiment, prior: Posterior) -> Plain:
-    """How much of the prior's uncertainty was left after each observation."""
-    history = experiment.history()
+def _widths(experiment: Experiment, prior: Posterior, told: int) -> Plain:
+    """How much of the prior's uncertainty was left after so many observations."""
+    lengths = _spaced(told, WIDTHS)
+    history = experiment.history(lengths)
     shares = {
         name: [_share(one[name].std, prior[name].std) for one in history] for name in prior.names
     }
-    return {"x": list(range(len(history))), "shares": shares}
+    return {"x": lengths, "shares": shares}
+
+
+def _thinned(trials: Sequence[Trial]) -> list[Trial]:
+    """As many as a plot can show: evenly, with the last and all that are open."""
+    every = _stride(len(trials), TRIALS)
+    last = len(trials) - 1
+    return [t for t in trials if (last - t.number) % every == 0 or t.state == "asked"]
+
+
+def _spaced(last: int, most: int) -> list[int]:
+    """Whole numbers from 0 to `last`, some of them where that would be too many.
+
+    One more trial then leaves all but the last as they were, so that what is known of them stays.
+    """
+    return sorted({*range(0, last + 1, _stride(last, most)), last})
+
+
+def _stride(count: int, most: int) -> int:
+    """The power of two that leaves no more than `most` of `count`."""
+    return 1 << max(0, math.ceil(math.log2(max(count, 1) / most)))
 
 
 def _share(std: float, before: float) -> float | None:

@@ -20,6 +20,7 @@ from aline.spaces import Outcome
 from aline.tasks import PREDICTIONS
 
 SHOWN = 50  # experiments in the list
+TRIALS = 200  # in the table; exports have every one
 YEAR = 365 * 24 * 3600
 
 pages = APIRouter(include_in_schema=False)
@@ -117,6 +118,7 @@ def _values(desk: Desk, experiment: Experiment) -> dict[str, Any]:
         "mark_words": mark_words(spec.outcome),
         "is_simulated": desk.lab.observer(experiment) is not None,
         "next": open_trials[0] if open_trials else None,
+        "latest": shape["trials"][: -TRIALS - 1 : -1],
         "axes": [
             {"name": axis, "unit": spec.units.get(axis, ""), "span": spans[axis]}
             for axis in spec.design.names

@@ -18,6 +18,7 @@ from torch.nn import functional as F
 from aline.spaces.outcomes.base import Belief
 
 STD_FLOOR = 1e-4
+STEPS = 200  # of the search for a quantile, of which it needs ten; far from zero it never ends
 LOG_SCALES = (-7.0, 1.0)  # of a mixture; the prior's is about 0
 FAR = -12.0  # below, a series gives the normal's tail to a float's precision
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
@@ -221,7 +222,9 @@ def mixture_quantiles(
 
     def solve(goal: float) -> float:
         low, high, z = least, most, mean + goal * spread
-        while high - low > 1e-6 * enough:
+        for _ in range(STEPS):
+            if high - low <= 1e-6 * enough:
+                break
             if not low < z < high:
                 z = (low + high) / 2
             away = [(m - z) * r for m, r in parts]

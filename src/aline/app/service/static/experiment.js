@@ -1,6 +1,6 @@
 // One experiment: answers go to the API, the panel comes back rendered, plots are drawn from numbers.
 
-import { Refused, get, notify, path, send } from "./requests.js";
+import { Refused, get, getText, notify, oneAtATime, path, send } from "./requests.js";
 import { draw } from "./plots.js";
 
 const page = document.getElementById("experiment");
@@ -19,15 +19,8 @@ const shownSequence = () => Number(card().dataset.sequence);
 
 // Showing.
 
-async function showPanel() {
-  let html;
-  try {
-    const response = await fetch(`${home}/panel`);
-    if (!response.ok) return;
-    html = await response.text();
-  } catch {
-    return; // the service is gone: its events say when it is back, and then this is shown
-  }
+const showPanel = oneAtATime(async () => {
+  const html = await getText(`${home}/panel`);
   const focus = document.activeElement;
   const kept = panel.contains(focus) ? focus.id || focus.dataset.action : null;
   const isTrialsOpen = document.getElementById("trials-details")?.open;
@@ -37,32 +30,27 @@ async function showPanel() {
   const outcome = document.getElementById("outcome");
   if (outcome && (!kept || kept === "outcome" || kept === "ask")) outcome.focus();
   else if (kept) (document.getElementById(kept) ?? panel.querySelector(`[data-action="${CSS.escape(kept)}"]`))?.focus();
-}
+});
 
-let drawing = false;
-let stale = false;
+const showPlots = oneAtATime(async () => {
+  latest = await get(path(name, "drawing"));
+  draw(latest);
+  page.dataset.drawn = latest.sequence;
+});
 
-async function showPlots() {
-  stale = true;
-  if (drawing) return; // the one under way is followed by another
-  drawing = true;
-  try {
-    while (stale) {
-      stale = false;
-      latest = await get(path(name, "drawing"));
-      draw(latest);
-      page.dataset.drawn = latest.sequence;
-    }
-  } catch (error) {
-    if (!(error instanceof Refused)) stale = true;
-  } finally {
-    drawing = false;
-  }
-}
-
+/** Resolves when the panel is up to date; the plots follow. */
 async function show() {
-  await showPanel();
-  showPlots();
+  await saying(showPanel());
+  saying(showPlots());
+}
+
+async function saying(work) {
+  try {
+    await work;
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    notify(error.message);
+  }
 }
 
 // Acting.
@@ -201,28 +189,71 @@ async function simulate() {
     playing = false;
     if (error.status !== 409) notify(error.message);
   }
-  await showPanel();
-  showPlots();
+  await show();
   schedule();
 }
 
-// Others may be at the same experiment: the service says when anything changed.
+// Others may be at the same experiment: the service says when anything changed, in a stream. A
+// browser has six connections to a site, for all its tabs, and a stream holds one as long as it is
+// open. So a hidden tab has none, and of many windows in view only some have one that stays: the
+// others look now and then, and let go.
+
+const STREAMS = 3; // that stay open
+const LOOK_MS = 2000;
+const RETRY_MS = 1000;
+
+let stream = null; // an AbortController: ends what is open
+let relisten = null;
+let wasLost = false;
 
 function listen() {
+  clearTimeout(relisten);
+  stream?.abort();
+  if (document.hidden) return;
+  stream = new AbortController();
+  follow(stream.signal);
+}
+
+async function follow(signal) {
+  const stays = await takeSlot(signal);
+  if (signal.aborted) return;
   const events = new EventSource(path(name, "events"));
-  let wasLost = false;
+  signal.addEventListener("abort", () => events.close());
+  const again = (ms) => {
+    events.close();
+    relisten = setTimeout(listen, ms);
+  };
   events.addEventListener("changed", (event) => {
     const { sequence } = JSON.parse(event.data);
     if (wasLost) notify("");
     wasLost = false;
     if (sequence !== shownSequence() && !busy && !(isSimulated && playing)) show();
+    if (!stays) again(LOOK_MS);
   });
   events.addEventListener("error", () => {
     wasLost = true;
     if (!busy) notify("The service does not answer. Waiting for it to come back.");
-    if (events.readyState === EventSource.CLOSED) setTimeout(listen, 1000);
+    if (events.readyState === EventSource.CLOSED) again(RETRY_MS);
   });
 }
+
+/** Whether this page may keep a stream, until the signal ends it. */
+async function takeSlot(signal) {
+  if (!navigator.locks) return true; // plain HTTP from another machine: there is nothing to count with
+  const ended = new Promise((resolve) => { signal.addEventListener("abort", resolve); });
+  for (let slot = 0; slot < STREAMS; slot += 1) {
+    const isOurs = await new Promise((resolve) => {
+      navigator.locks.request(`aline stream ${slot}`, { ifAvailable: true }, (lock) => {
+        resolve(lock !== null);
+        return lock && ended;
+      });
+    });
+    if (isOurs) return true;
+  }
+  return false;
+}
+
+document.addEventListener("visibilitychange", listen);
 
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => latest && draw(latest, true));
 let resizing = null;
@@ -232,6 +263,6 @@ addEventListener("resize", () => {
 });
 
 showSimulation();
-showPlots();
+saying(showPlots());
 schedule();
 listen();

@@ -133,7 +133,7 @@ function drawPrediction(data) {
   const hint = document.getElementById("prediction-hint");
   if (found.kind === "curve") drawCurve(data, found, box, hint);
   else drawPlane(data, found, box, hint);
-  const last = data.trials.length ? `after ${told(data).length} observations` : "before any data";
+  const last = data.asked ? `after ${data.told} observations` : "before any data";
   box.setAttribute("aria-label", `Expected outcome over ${data.axes.map((one) => one.name).join(" and ")}, ${last}`);
 }
 
@@ -286,14 +286,14 @@ function marginalBox(outer, name) {
 
 function drawDesigns(data) {
   const outer = document.getElementById("designs");
-  const last = Math.max(data.trials.length, 10);
+  const last = Math.max(data.asked, 10);
   const { name: first, labels } = data.parts[0];
   data.axes.forEach((one, i) => {
     if (!outer.children[i]) {
       outer.append(document.createElement("div"));
       outer.children[i].setAttribute("role", "img");
     }
-    outer.children[i].setAttribute("aria-label", `${one.name} of ${data.trials.length} trials`);
+    outer.children[i].setAttribute("aria-label", `${one.name} of ${data.asked} trials`);
     place(`design ${one.name}`, outer.children[i], HEIGHT.design, `${last > 10}`, {
       state: { trials: data.trials, last },
       series: [{ show: false }],
@@ -324,7 +324,7 @@ function drawWidths(data) {
   const top = Math.max(1.05, ...Object.values(shares).flat().filter(Number.isFinite)) * 1.02;
   place("widths", box, HEIGHT.widths, names.join(" "), {
     named: true,
-    state: { top, last: Math.max(x.length - 1, 10) },
+    state: { top, last: Math.max(x.at(-1), 10) },
     series: names.map((name, i) => ({
       label: name, stroke: colour(LINES[i % LINES.length]), width: 2, points: { show: false },
       dash: i >= LINES.length ? [6, 4] : undefined,

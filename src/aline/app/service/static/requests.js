@@ -1,7 +1,11 @@
-// Calls to the API. A call that changes something carries a key: when no reply comes it is sent
-// again with the same key until one does, and counts once.
+// Calls to the service. Each is repeated until a whole reply comes, and says so meanwhile; one that
+// changes something carries a key, the same every time, and counts once.
 
 const API = "/api/v1";
+const SECONDS = 15; // without an answer, then another try
+const LONG_SECONDS = 60; // likewise for drawings, which a long experiment takes a while to make
+// Too many at once; a proxy whose service is away, restarts, or is slow.
+const WORTH_REPEATING = [429, 502, 503, 504];
 
 export function path(name, ...rest) {
   return [API, "experiments", encodeURIComponent(name), ...rest].join("/");
@@ -27,31 +31,73 @@ export function notify(text) {
   notice.textContent = text || "";
 }
 
-async function reply(response) {
+/** One try at a call: { body }, or { failure } in words where no whole reply came in time. */
+async function attempt(url, options, seconds, read) {
+  let response;
+  let body;
+  try {
+    response = await fetch(url, { ...options, signal: AbortSignal.timeout(1000 * seconds) });
+    if (WORTH_REPEATING.includes(response.status)) return { failure: "The service does not answer." };
+    body = await (response.ok ? read(response) : response.json().catch(() => ({})));
+  } catch (error) {
+    // No connection, a reply that was cut short, or none for so long, as where other tabs of this
+    // browser have taken all its connections.
+    const isLate = error.name === "TimeoutError";
+    return { failure: isLate ? `No answer for ${seconds} seconds.` : "The service does not answer." };
+  }
   if (response.status === 401) location.assign("/login");
-  const body = await response.json().catch(() => ({}));
   if (!response.ok) throw new Refused(response.status, body.detail || response.statusText);
-  return body;
+  return { body };
 }
 
-export async function send(method, url, body) {
-  const headers = { "Content-Type": "application/json", "Idempotency-Key": newKey() };
-  const options = { method, headers, body: JSON.stringify(body ?? {}) };
-  for (let attempt = 0; ; attempt += 1) {
-    try {
-      const response = await fetch(url, options);
-      if (response.status !== 503) {
-        notify("");
-        return await reply(response);
-      }
-    } catch (error) {
-      if (error instanceof Refused) throw error;
+async function repeat(url, options, seconds, read, meanwhile) {
+  for (let tries = 0; ; tries += 1) {
+    const { body, failure } = await attempt(url, options, seconds, read);
+    if (!failure) {
+      if (tries) notify("");
+      return body;
     }
-    notify("The service does not answer. What you did is sent again until it does.");
-    await pause(Math.min(200 * 2 ** attempt, 3000));
+    notify(`${failure} ${meanwhile}`);
+    await pause(Math.min(200 * 2 ** tries, 3000));
   }
 }
 
-export async function get(url) {
-  return reply(await fetch(url, { headers: { Accept: "application/json" } }));
+const asJson = (response) => response.json();
+const asText = (response) => response.text();
+
+export function send(method, url, body) {
+  const headers = { "Content-Type": "application/json", "Idempotency-Key": newKey() };
+  const options = { method, headers, body: JSON.stringify(body ?? {}) };
+  return repeat(url, options, SECONDS, asJson, "What you did is sent again until it does.");
+}
+
+const WAITING = "Waiting for it to come back.";
+
+export function get(url) {
+  return repeat(url, { headers: { Accept: "application/json" } }, LONG_SECONDS, asJson, WAITING);
+}
+
+export function getText(url) {
+  return repeat(url, {}, SECONDS, asText, WAITING);
+}
+
+/** `work`, but never twice at a time: asked for meanwhile, it is done once more afterwards. */
+export function oneAtATime(work) {
+  let running = null;
+  let again = false;
+  const run = async () => {
+    try {
+      while (again) {
+        again = false;
+        await work();
+      }
+    } finally {
+      running = null;
+    }
+  };
+  return () => {
+    again = true;
+    running ??= run();
+    return running;
+  };
 }

@@ -1,0 +1,25 @@
+"""What callers' keys have done, in a map that a state shares with the states before it."""
+
+from __future__ import annotations
+
+from aline.experiment.storage import Event
+
+PART = 256  # keys that one more copies, of however many there are
+
+
+class Keys:
+    """A key -> the event it marked. Never changed: `adding` gives another."""
+
+    def __init__(self, parts: tuple[dict[str, Event], ...] = ({},)):
+        self._parts = parts
+
+    def get(self, key: str) -> Event | None:
+        """What a key did, if anything."""
+        return next((part[key] for part in self._parts if key in part), None)
+
+    def adding(self, key: str, event: Event) -> Keys:
+        """With one more."""
+        *full, last = self._parts
+        if len(last) < PART:
+            return Keys((*full, {**last, key: event}))
+        return Keys((*self._parts, {key: event}))
