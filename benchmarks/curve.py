@@ -30,7 +30,7 @@ from aline.evaluation.results import Row, result
 from aline.evaluation.simulated import Protocol
 from aline.model import ModelConfig, Network
 from aline.policies import LearnedPolicy
-from aline.model.checkpoint import read_tensors
+from aline.files import read_tensors
 from aline.tasks import Spec
 from aline.training.budget import parse_duration
 from aline.training.train import CHECKPOINT, network_weights

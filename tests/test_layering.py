@@ -14,6 +14,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "aline"
 # training and experiment share a rank, so neither imports the other.
 RANKS = {
     "errors": 0,
+    "files": 1,
     "spaces": 1,
     "tasks": 2,
     "episodes": 3,

@@ -28,8 +28,8 @@ from aline.errors import InputError, StateError
 from aline.experiment import Experiment
 from aline.experiment.posterior import Posterior
 from aline.experiment.trial import Trial
+from aline.files import write_atomically
 from aline.model import Model
-from aline.model.checkpoint import write_atomically
 from aline.spaces import Binary, Box
 from aline.zoo import load
 

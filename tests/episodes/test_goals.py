@@ -1,3 +1,4 @@
+import math
 from dataclasses import replace
 
 import pytest
@@ -77,7 +78,7 @@ def test_training_wants_predictions_anywhere_and_in_regions() -> None:
 def test_a_policy_reads_a_set_of_points_whatever_their_number() -> None:
     spec = line()
     eight, many = (predictions(at={"x": [1.0] * count}) for count in (8, 64))
-    assert goal_of(spec, ["a", eight]).log_weight.tolist() == [[0.0] * 10]
+    assert goal_of(spec, ["a", eight]).log_weight.tolist() == [[0.0, -math.inf] + [0.0] * 8]
     weights = goal_of(spec, ["a", many]).log_weight
     assert float(weights[:, 2:].exp().sum()) == pytest.approx(8.0)
     candidates = spec.design.sample(1, 10, seeded(3))

@@ -15,7 +15,7 @@ from torch.distributions import Dirichlet, Gamma
 import aline
 from aline.errors import CheckpointError
 from aline.model import Model
-from aline.model.checkpoint import FORMAT, read_card, read_tensors, write_atomically, write_tensors
+from aline.files import FORMAT, read_card, read_tensors, write_atomically, write_tensors
 from aline.model.model import CARD, WEIGHTS
 from aline.spaces import Grid, Real
 from aline.tasks import Task, get

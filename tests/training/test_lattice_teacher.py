@@ -15,7 +15,7 @@ from aline.episodes import Context, RandomPolicy, play
 from aline.errors import InputError
 from aline.evaluation.greedy import exact_greedy
 from aline.model import ModelConfig
-from aline.model.advice import Advice
+from aline.model.advice import NoAdvisor
 from aline.policies import LearnedPolicy
 from aline.spaces import Binary, Box, Design, Pool
 from aline.tasks import PREDICTIONS, Task, get
@@ -35,7 +35,7 @@ def played(task: Task, target: tuple[str, ...], batch: int, steps: int) -> Playe
     policy = RandomPolicy(task.spec.design)
     context = play(policy, world, goal, steps=steps, generator=generator)
     outcomes = world.answer(goal.points, generator)
-    return Played(world, goal, context, outcomes, Advice(batch, 1))
+    return Played(world, goal, context, outcomes, NoAdvisor().read(context))
 
 
 def taught(teacher: LatticeTeacher, episodes: Played, steps: list[int]) -> Tensor:

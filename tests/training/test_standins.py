@@ -7,7 +7,7 @@ import torch
 
 from aline.episodes import RandomPolicy, draw_goals, play
 from aline.model import Mixture, ModelConfig, fresh
-from aline.model.advice import Advice
+from aline.model.advice import NoAdvisor
 from aline.tasks import Task, get
 from aline.tasks.linear import exact_posterior
 from aline.training import TrainingConfig
@@ -25,7 +25,7 @@ def random_episodes(task: Task, batch: int, seed: int = 0) -> tuple[Played, torc
     policy = RandomPolicy(task.spec.design)
     context = play(policy, world, goal, steps=LENGTH, generator=generator)
     outcomes = world.answer(goal.points, generator)
-    return Played(world, goal, context, outcomes, Advice(batch, 1)), generator
+    return Played(world, goal, context, outcomes, NoAdvisor().read(context)), generator
 
 
 def prior(batch: int, parameters: int, mean: float = 0.0, std: float = 1.0) -> Mixture:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from aline.app.demo import Demo
     from aline.app.subject import Subject
 
+WORTH_EXPORTING = 120.0  # seconds of training from which on a network is exported
+
 app = typer.Typer(
     cls=Commands,
     add_completion=False,
@@ -197,6 +199,9 @@ def train(
     try:
         with accompanied(count, worker_arguments(task, same, resume=resume)):
             model = train_into(folder, loaded, command(), **options)
+            if model.training["seconds"] >= WORTH_EXPORTING:
+                say("Exporting the network for live use: about half a minute")
+                model.export(folder / "graph.onnx")
     except KeyboardInterrupt:
         say(f"Stopped: continue with {program()} train {task} --out {folder} --resume", err=True)
         raise typer.Exit(130) from None
@@ -204,6 +209,28 @@ def train(
     for line in measured(folder, model):
         say(f"  {line}")
     suggest("Try next", _after_training(folder, task))
+
+
+@app.command(epilog="Example: [bold]aline export runs/decay[/bold]")
+def export(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A shipped model or one you trained.")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The file to write.", show_default="graph.onnx beside the weights"),
+    ] = None,
+) -> None:
+    """Write a model's network as an ONNX file, for experiments here and for other languages.
+
+    docs/format.md describes what goes in and what comes out.
+    """
+    from aline import zoo
+
+    loaded = zoo.load(model)
+    say("Exporting: about half a minute")
+    path = loaded.export(out)
+    say(f"Written to {path}, {path.stat().st_size / 1e6:.1f} MB")
 
 
 @app.command(epilog="Example: [bold]aline evaluate psychometric --episodes 100[/bold]")

@@ -15,7 +15,7 @@ from aline.app.plots import Plate, plates
 from aline.app.plots.canvas import css_variables, to_svg
 from aline.app.tables import typeset
 from aline.app.words import REFINED, explanation, heading
-from aline.model.checkpoint import write_atomically
+from aline.files import write_atomically
 
 
 def write_report(demo: Demo, path: Path, command: str) -> Path:

@@ -16,8 +16,8 @@ import torch
 from aline.engine.graph import VARYING, Graph
 from aline.engine.runners import GRAPH
 from aline.errors import UserError
+from aline.files import write_atomically
 from aline.model import Model
-from aline.model.checkpoint import write_atomically
 
 NEEDED = ("onnx", "onnxscript")
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from aline.episodes import Context, Goal
 from aline.model import Network
-from aline.model.advice import Advice, CandidateAdvice, Frame, Given, PointAdvice
+from aline.model.advice import Advice, CandidateAdvice, Frame, PointAdvice
 
 # The dimensions that vary from call to call, and those of the examples that an export traces.
 VARYING = {"batch": 2, "context": 5, "point": 3, "candidate": 7}
@@ -59,6 +59,32 @@ def inputs_of(network: Network) -> dict[str, Input]:
     if advisor.has_frames:
         found["parameter_frame"] = Input((2, "batch", 1, parameters))
     return found
+
+
+@dataclass(frozen=True)
+class Given(Advice):
+    """Advice that was computed elsewhere, for one context, its points and its candidates."""
+
+    features: Tensor
+    frame: Frame | None
+    points: PointAdvice
+    candidates: CandidateAdvice
+
+    def context_features(self) -> Tensor:
+        """As given."""
+        return self.features
+
+    def parameter_frame(self) -> Frame | None:
+        """As given."""
+        return self.frame
+
+    def at_points(self, points: Tensor) -> PointAdvice:
+        """As given, for whichever points were meant."""
+        return self.points
+
+    def of_candidates(self, candidates: Tensor, goal: Goal) -> CandidateAdvice:
+        """As given, for whichever candidates were meant."""
+        return self.candidates
 
 
 class Graph(nn.Module):

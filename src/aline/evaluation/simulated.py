@@ -115,7 +115,7 @@ def play_protocol(
     Designs `given` [batch, n, design] come first, in place of random ones. What was asked of the
     same protocol before is answered again as it was: so a goal may change in the middle.
     """
-    batches, most = [], _at_once(getattr(policy, "network", None))
+    batches, most = [], _at_once(getattr(getattr(policy, "engine", None), "network", None))
     for number, first in enumerate(range(0, protocol.episodes, most)):
         size = min(most, protocol.episodes - first)
         rows = None if given is None else given[first : first + size]

@@ -11,7 +11,6 @@ Axes: [batch, group, ...]. Points are [batch, n, design], the same for all group
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -99,32 +98,6 @@ class NoAdvisor(nn.Module):
             "standardise is for models of unknown functions, such as gp1d: other simulators have "
             "units of their own"
         )
-
-
-@dataclass(frozen=True)
-class Given(Advice):
-    """Advice that was computed elsewhere, for one context, its points and its candidates."""
-
-    features: Tensor
-    frame: Frame | None
-    points: PointAdvice
-    candidates: CandidateAdvice
-
-    def context_features(self) -> Tensor:
-        """As given."""
-        return self.features
-
-    def parameter_frame(self) -> Frame | None:
-        """As given."""
-        return self.frame
-
-    def at_points(self, points: Tensor) -> PointAdvice:
-        """As given, for whichever points were meant."""
-        return self.points
-
-    def of_candidates(self, candidates: Tensor, goal: Goal) -> CandidateAdvice:
-        """As given, for whichever candidates were meant."""
-        return self.candidates
 
 
 def advisor_for(spec: Spec, name: str | None, settings: dict[str, Any]) -> NoAdvisor:

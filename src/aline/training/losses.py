@@ -132,7 +132,7 @@ def read_for_policy(network: Network, played: Played, steps: Tensor) -> tuple[En
     encoded = played.read(network, up_to(steps, played.length))
     if played.notes is None:
         return encoded, network.summary(encoded)
-    return encoded, played.notes.after(steps)
+    return encoded, played.notes.after(steps, encoded)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from aline.engine.engine import Playing
 from aline.episodes import Goal, Offer
-from aline.model import Summary
+from aline.model import Encoded, Summary
 from aline.model.network import Decoded
 from aline.policies import LearnedPolicy, Memory
 
@@ -29,11 +29,11 @@ class Notes(NamedTuple):
         moments = [each.moments for each in steps if each.moments is not None]
         return cls(Summary(Decoded(states, raw), torch.cat(moments, 1) if moments else None))
 
-    def after(self, steps: Tensor) -> Summary:
-        """After `steps` [batch, group] observations."""
+    def after(self, steps: Tensor, encoded: Encoded) -> Summary:
+        """After `steps` [batch, group] observations, for groups that were encoded so."""
         at = (torch.arange(len(steps))[:, None], steps)
         (states, raw), moments = self.summary
-        decoded = Decoded([state[at] for state in states], raw[at])
+        decoded = Decoded([encoded.fold(state[at]) for state in states], encoded.fold(raw[at]))
         return Summary(decoded, None if moments is None else moments[at])
 
 

@@ -19,9 +19,9 @@ from aline.engine import BatchEngine
 from aline.episodes import Context, FixedPool, Goal, RandomPolicy, draw_goals, play
 from aline.episodes.play import Offers, anywhere
 from aline.errors import InputError, InternalError
+from aline.files import read_tensors, write_tensors
 from aline.model import Model, ModelConfig, Network, fresh
 from aline.model.advice import Advice
-from aline.model.checkpoint import read_tensors, write_tensors
 from aline.policies import LearnedPolicy
 from aline.tasks import PREDICTIONS, Spec, Task, is_differentiable
 from aline.training import lattice_teacher

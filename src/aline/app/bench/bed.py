@@ -38,8 +38,8 @@ from aline.evaluation.estimates import mean
 from aline.evaluation.information import final_posterior, information_rows
 from aline.evaluation.results import row
 from aline.evaluation.simulated import play_protocol
+from aline.files import read_tensors, write_tensors
 from aline.model import Model
-from aline.model.checkpoint import read_tensors, write_tensors
 from aline.policies import LearnedPolicy
 from aline.tasks import Task, get
 from aline.training import train
