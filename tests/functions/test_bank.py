@@ -221,7 +221,9 @@ def test_groups_that_are_no_prefixes_are_refused() -> None:
 
 
 def network(context: str = "independent") -> Network:
-    config = ModelConfig(plugin="functions", plugin_settings={"kernels": 6}, context=context, **SIZES)  # type: ignore[arg-type]
+    config = ModelConfig(
+        plugin="functions", plugin_settings={"kernels": 6}, context=context, **SIZES
+    )  # type: ignore[arg-type]
     return fresh(TASK.spec, config, seeded(0)).eval().requires_grad_(False)
 
 
@@ -268,4 +270,7 @@ def test_mistakes() -> None:
     with pytest.raises(InputError, match="pool"):
         ModelConfig(plugin="functions", plugin_settings={"kernels": 4}, policy="box")
     with pytest.raises(InputError, match="real outcomes"):
-        Network(get("psychometric").spec, ModelConfig(plugin="functions", plugin_settings={"kernels": 4}))
+        Network(
+            get("psychometric").spec,
+            ModelConfig(plugin="functions", plugin_settings={"kernels": 4}),
+        )

@@ -152,7 +152,9 @@ def test_it_tells_what_the_exact_gain_is_on_average() -> None:
 
 def test_a_posterior_starts_from_the_guess() -> None:
     """Its mixtures are in units of the guess, whichever parameters are asked for."""
-    network = Network(SPEC, ModelConfig(plugin="functions", plugin_settings={"kernels": 3, "hypotheses": 16}))
+    network = Network(
+        SPEC, ModelConfig(plugin="functions", plugin_settings={"kernels": 3, "hypotheses": 16})
+    )
     _, context = played(4, 5)
     with torch.no_grad():
         view = network.read(context)
@@ -167,13 +169,18 @@ def test_a_posterior_starts_from_the_guess() -> None:
 
 def test_only_a_process_has_hypotheses() -> None:
     with pytest.raises(InputError, match="lengthscale and scale"):
-        Network(replace(SPEC, hyperparameters=None), ModelConfig(plugin="functions", plugin_settings={"kernels": 3, "hypotheses": 16}))
+        Network(
+            replace(SPEC, hyperparameters=None),
+            ModelConfig(plugin="functions", plugin_settings={"kernels": 3, "hypotheses": 16}),
+        )
     with pytest.raises(InputError, match="beside kernels"):
         ModelConfig(hypotheses=16)
 
 
 def test_hypotheses_are_no_weights() -> None:
-    network = Network(SPEC, ModelConfig(plugin="functions", plugin_settings={"kernels": 3, "hypotheses": 16}))
+    network = Network(
+        SPEC, ModelConfig(plugin="functions", plugin_settings={"kernels": 3, "hypotheses": 16})
+    )
     assert not any("hypotheses" in name for name in network.state_dict())
 
 

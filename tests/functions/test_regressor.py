@@ -9,7 +9,13 @@ from aline.model import Model, ModelConfig, fresh
 from aline.tasks import get
 
 GP1D, GP2D = small_model(get("gp1d")), small_model(get("gp2d"))
-BANK = Model(fresh(GP2D.spec, ModelConfig(plugin="functions", plugin_settings={"kernels": 6}, **SIZES), seeded(0)).requires_grad_(False))
+BANK = Model(
+    fresh(
+        GP2D.spec,
+        ModelConfig(plugin="functions", plugin_settings={"kernels": 6}, **SIZES),
+        seeded(0),
+    ).requires_grad_(False)
+)
 POOL = np.random.default_rng(0).uniform(0, 1, (40, 2))
 
 

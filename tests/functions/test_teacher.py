@@ -100,7 +100,11 @@ def test_its_worth_for_parameters_is_what_hypotheses_say() -> None:
 
 
 def network() -> Network:
-    return fresh(TASK.spec, ModelConfig(plugin="functions", plugin_settings={"kernels": 3, "hypotheses": 24}, **SIZES), seeded(0))
+    return fresh(
+        TASK.spec,
+        ModelConfig(plugin="functions", plugin_settings={"kernels": 3, "hypotheses": 24}, **SIZES),
+        seeded(0),
+    )
 
 
 @pytest.mark.parametrize("goal", [points_goal(6), parameters_goal(6, "lengthscale")])
@@ -118,7 +122,13 @@ def test_its_loss_reaches_the_policy_and_never_q(goal: Goal) -> None:
 @pytest.mark.parametrize("count", [0, 24])
 def test_where_it_knows_too_little_q_judges(count: int) -> None:
     """Of parameters and predictions at once, and of parameters without hypotheses."""
-    made = fresh(TASK.spec, ModelConfig(plugin="functions", plugin_settings={"kernels": 3, "hypotheses": count}, **SIZES), seeded(0))
+    made = fresh(
+        TASK.spec,
+        ModelConfig(
+            plugin="functions", plugin_settings={"kernels": 3, "hypotheses": count}, **SIZES
+        ),
+        seeded(0),
+    )
     both = ("output_scale", PREDICTIONS) if count else ("output_scale",)
     episodes = with_bank(made, parameters_goal(4, *both))
     losses = [

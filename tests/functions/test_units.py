@@ -42,7 +42,9 @@ def test_predictions_follow_the_outcomes_units(context: str, scale: float, loc: 
     assert torch.allclose(other.std, plain.std * scale, rtol=1e-4)
 
 
-KERNELS = fresh(TASK.spec, ModelConfig(plugin="functions", plugin_settings={"kernels": 3}, **SIZES), seeded(0)).requires_grad_(False)
+KERNELS = fresh(
+    TASK.spec, ModelConfig(plugin="functions", plugin_settings={"kernels": 3}, **SIZES), seeded(0)
+).requires_grad_(False)
 
 
 @pytest.mark.parametrize("network", [small_network(TASK), KERNELS], ids=["plain", "kernels"])

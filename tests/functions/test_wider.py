@@ -22,7 +22,9 @@ from aline.tasks import get
 from aline.functions.task import KERNELS, covariance
 
 TASK = get("gp2d", horizon=8)
-NETWORK = fresh(TASK.spec, ModelConfig(plugin="functions", plugin_settings={"kernels": 6}, **SIZES), seeded(0)).requires_grad_(False)
+NETWORK = fresh(
+    TASK.spec, ModelConfig(plugin="functions", plugin_settings={"kernels": 6}, **SIZES), seeded(0)
+).requires_grad_(False)
 POINTS = TASK.spec.design.sample(2, 9, seeded(3))
 KNOWN = torch.tensor([0.02, 0.3]).double()  # an episode's noise each
 NOISES = pytest.mark.parametrize("noise", [None, KNOWN], ids=["unknown", "known"])

@@ -192,7 +192,5 @@ def test_a_loaded_model_answers_as_the_saved_one(tmp_path: Path) -> None:
     again = Model.load(model.save(tmp_path))
     data = random_context(model.spec, 1, 3)
     points = torch.zeros(1, 2, 2)
-    one, other = (
-        m.network.predictive(m.network.encode(data), points) for m in (model, again)
-    )
+    one, other = (m.network.predictive(m.network.encode(data), points) for m in (model, again))
     assert largest_difference(one.moments()[0], other.moments()[0]) == 0.0

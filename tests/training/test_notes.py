@@ -16,7 +16,7 @@ from aline.training.notes import Notes, Noting
 def test_notes_are_what_the_network_makes_of_prefixes(context):
     generator = torch.Generator().manual_seed(0)
     task = get("location", horizon=5)
-    config = ModelConfig(policy="box", context=context, looks=1)
+    config = ModelConfig(policy="box", context=context, zoom_layers=1)
     network = fresh(task.spec, config, generator).requires_grad_(False)
     policy = Noting(LearnedPolicy(BatchEngine(network)))
     world, goal = task.draw(7, generator), draw_goals(task.spec, 7, generator)

@@ -183,7 +183,10 @@ class LiveEngine:
 
     def posterior(self, state: Data) -> Mixture:
         """Marginal posteriors [batch, parameter]."""
-        return Mixture(**_named("posterior_", (state.answers or self.ask(state)).found))
+        found = _named("posterior_", (state.answers or self.ask(state)).found)
+        if not found:  # a graph has no outputs for a task without parameters
+            return Mixture(*torch.zeros(3, len(state.context.designs), 0, 1))
+        return Mixture(**found)
 
     def predictive(self, state: Data, points: Tensor) -> Belief:
         """Beliefs [batch, n] about outcomes."""

@@ -21,7 +21,7 @@ class FunctionAdvisor(NoAdvisor):
     def __init__(self, spec: Spec, kernels: int, hypotheses: int = 0):
         super().__init__()
         if not spec.outcome.is_linear:
-            raise InputError("the functions plug-in is for real outcomes without a knee or limits")
+            raise InputError("functions have real outcomes without limits: leave the plug-in out")
         self.bank = KernelBank.spread(len(spec.design), kernels)
         self.hypotheses = Hypotheses(spec, hypotheses) if hypotheses else None
         self.bank.hypotheses = self.hypotheses

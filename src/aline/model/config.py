@@ -29,9 +29,9 @@ class ModelConfig:
     # Give the heads, beside a token, averages of the raw observations, and give the policy the
     # means and spreads of q: fine scales pass both without being relearned.
     shortcuts: bool = True
-    # How often the parameters' tokens look at the observations again, each time from closer by
-    # (model/closeup.py); needs the shortcuts.
-    looks: int = 0
+    # How often the parameters' tokens read the observations again, each time relative to a better
+    # guess of where they lie (model/zoom.py); needs the shortcuts.
+    zoom_layers: int = 0
     # What knows more of the task than a network learns (model/advice.py), and its settings.
     plugin: str | None = None
     plugin_settings: Mapping[str, Any] = field(default_factory=dict)
@@ -43,10 +43,10 @@ class ModelConfig:
             raise InputError(
                 f"width must be a multiple of heads, got width {self.width} and {self.heads} heads"
             )
-        if self.looks and (not self.shortcuts or self.width % (2 * self.heads)):
+        if self.zoom_layers and (not self.shortcuts or self.width % (2 * self.heads)):
             raise InputError(
-                "looks need shortcuts and a width that is a multiple of twice the heads, got width "
-                f"{self.width} and {self.heads} heads: change these, or use looks=0"
+                "zoom_layers need shortcuts and a width that is a multiple of twice the heads, got "
+                f"width {self.width} and {self.heads} heads: change these, or use zoom_layers=0"
             )
         if not 1 <= self.policy_layers <= self.layers:
             raise InputError(

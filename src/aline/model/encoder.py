@@ -39,7 +39,8 @@ class Encoded:
 
     def fold(self, tokens: Tensor) -> Tensor:
         """[batch, group, ...] as rows and their groups."""
-        return tokens.reshape(len(self.hidden[0]), -1, *tokens.shape[2:])
+        groups = self.shape[1] if len(self.hidden[0]) == self.shape[0] else 1
+        return tokens.reshape(len(self.hidden[0]), groups, *tokens.shape[2:])
 
     def unfold(self, tokens: Tensor) -> Tensor:
         """Back to [batch, group, ...]."""

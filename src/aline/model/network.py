@@ -19,12 +19,12 @@ from aline.episodes import Context, Goal
 from aline.errors import InternalError
 from aline.model.advice import Frame
 from aline.model.attention import Reading
-from aline.model.closeup import CloseUp, Seen
 from aline.model.config import ModelConfig
 from aline.model.encoder import Encoded, Encoder, append_keys
 from aline.model.heads import Head
 from aline.model.policy import PolicyHalf, Proposal, Read
 from aline.model.tokens import Added
+from aline.model.zoom import RawObservations, Zoom
 from aline.spaces import Belief, Real
 from aline.spaces.outcomes.mixture import STD_FLOOR, Mixture
 from aline.tasks import Spec
@@ -61,10 +61,10 @@ class Network(Encoder):
         self.prediction_marker = nn.Parameter(torch.randn(width))
         self.norm = nn.LayerNorm(width)
         raw = config.heads * (design + outcome) if config.shortcuts else 0
-        self.close_up = None
-        if config.looks:
-            self.close_up = CloseUp(config.looks, design, outcome, width, config.heads)
-        closer = 2 * design if self.close_up else 0
+        self.zoom = None
+        if config.zoom_layers:
+            self.zoom = Zoom(config.zoom_layers, design, outcome, width, config.heads)
+        closer = 2 * design if self.zoom else 0
         # On the network's scale a parameter is a number whose prior is N(0, 1).
         sizes = width, hidden, config.components
         self.posterior_head = Head(Real(0.0, 1.0), *sizes, raw + closer)
@@ -87,7 +87,7 @@ class Network(Encoder):
     def extend(self, encoded: Encoded, design: Tensor, outcome: Tensor) -> Encoded:
         """With one more observation: design [batch, design], outcome [batch, *event]."""
         grown = super().extend(encoded, design, outcome)
-        if encoded.policy_keys is None:
+        if encoded.policy_keys is None or self.config.context == "full":
             return grown
         new = self.policy.keys([state[:, -1:] for state in grown.hidden])
         return replace(grown, policy_keys=append_keys(encoded.policy_keys, new))
@@ -157,10 +157,10 @@ class Network(Encoder):
     ) -> Mixture:
         """As `posterior`, of parameters that were decoded already."""
         read = self._read(encoded, decoded)
-        if self.close_up is not None:
+        if self.zoom is not None:
             tokens = self.norm(decoded.states[-1])
-            sight, raw = self.close_up(tokens, decoded.raw, self._seen(encoded))
-            read = [encoded.unfold(part) for part in (sight.tokens, raw, sight.zoom)]
+            zoomed, raw = self.zoom(tokens, decoded.raw, self._seen(encoded))
+            read = [encoded.unfold(part) for part in (zoomed.tokens, raw, zoomed.log_scale)]
         belief: Mixture = self.posterior_head(*read)
         frame = encoded.advice.parameter_frame()
         if frame is None:
@@ -178,18 +178,18 @@ class Network(Encoder):
         """What a head makes a belief of."""
         return [self.norm(encoded.unfold(decoded.states[-1])), encoded.unfold(decoded.raw)]
 
-    def _seen(self, encoded: Encoded) -> Seen:
+    def _seen(self, encoded: Encoded) -> RawObservations:
         """The raw observations: they lie behind the values that attention mixes."""
         head_dim = self.config.width // self.config.heads
         raw = encoded.keys[-1].values[:, 0, None, 1:, head_dim:]
         bias = None if encoded.bias is None else encoded.bias[:, 0, ..., 1:]
         if encoded.own is None:
-            return Seen.of(raw, bias)
+            return RawObservations.of(raw, bias)
         own = encoded.own[-1].values[:, 0, ..., head_dim:]
         raw = raw.expand(-1, own.shape[1], -1, -1)
         if bias is not None:
             bias = F.pad(bias, (0, own.shape[2]))
-        return Seen.of(torch.cat([raw, own], 2), bias)
+        return RawObservations.of(torch.cat([raw, own], 2), bias)
 
     # The next design.
 

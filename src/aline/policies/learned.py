@@ -16,7 +16,7 @@ from aline.errors import InternalError
 from aline.policies.informed import GLANCE, TRUTHS, Informed
 from aline.tasks import Task, simulator_of
 
-Luck = torch.Generator | Sequence[torch.Generator]
+Generators = torch.Generator | Sequence[torch.Generator]
 """One generator for a batch of episodes, or one for each."""
 
 
@@ -70,33 +70,33 @@ class LearnedPolicy:
         """Take in one more observation."""
         return Memory(self.engine.extend(memory.state, design, outcome), memory.goal)
 
-    def choose(self, memory: Memory, offer: Offer | None, luck: Luck) -> Tensor:
+    def choose(self, memory: Memory, offer: Offer | None, generators: Generators) -> Tensor:
         """The next design [batch, design]."""
         length = self.engine.context(memory.state).length
         memory = Memory(memory.state, memory.goal.pursued(length))
         if self.engine.network.policy.is_box:
-            return self._choose_point(memory, offer, luck)
+            return self._choose_point(memory, offer, generators)
         if self.informed is not None:
-            return self._choose_informed(self.informed, memory, offer, luck)
+            return self._choose_informed(self.informed, memory, offer, generators)
         if offer is not None:
-            return self._choose_candidate(memory, offer, luck)
-        return self._choose_anywhere(memory, luck)
+            return self._choose_candidate(memory, offer, generators)
+        return self._choose_anywhere(memory, generators)
 
-    def _choose_anywhere(self, memory: Memory, luck: Luck) -> Tensor:
+    def _choose_anywhere(self, memory: Memory, generators: Generators) -> Tensor:
         space, batch = self.engine.network.spec.design, len(memory.goal.parameters)
         count = self.candidates if space.points is None else len(space.points)
-        drawn = _drawn(lambda rows, one: space.sample(rows, count, one), batch, luck)
-        best = self._choose_candidate(memory, Offer(drawn), luck)
+        drawn = _drawn(lambda rows, one: space.sample(rows, count, one), batch, generators)
+        best = self._choose_candidate(memory, Offer(drawn), generators)
         if space.points is not None:
             return best
         for round_ in range(self.refine):
             spread = 2.0 / count ** (1 / len(space)) / 4**round_
-            noise = _normal((batch, count // 4, len(space)), luck)
+            noise = _normal((batch, count // 4, len(space)), generators)
             around = torch.cat([best[:, None], (best[:, None] + spread * noise).clamp(-1, 1)], 1)
-            best = self._choose_candidate(memory, Offer(around), luck)
+            best = self._choose_candidate(memory, Offer(around), generators)
         return best
 
-    def _choose_candidate(self, memory: Memory, offer: Offer, luck: Luck) -> Tensor:
+    def _choose_candidate(self, memory: Memory, offer: Offer, generators: Generators) -> Tensor:
         scores = self.engine.scores(memory.state, memory.goal, offer.points)
         if offer.allowed is not None:
             scores = scores.masked_fill(~offer.allowed, -torch.inf)
@@ -104,14 +104,14 @@ class LearnedPolicy:
             return take(offer.points, scores.argmax(1))
         weights = scores.softmax(1)
         _check_numbers(weights)
-        assert isinstance(luck, torch.Generator)  # only training explores
-        return take(offer.points, weights.multinomial(1, generator=luck)[:, 0])
+        assert isinstance(generators, torch.Generator)  # only training explores
+        return take(offer.points, weights.multinomial(1, generator=generators)[:, 0])
 
-    def _choose_point(self, memory: Memory, offer: Offer | None, luck: Luck) -> Tensor:
+    def _choose_point(self, memory: Memory, offer: Offer | None, generators: Generators) -> Tensor:
         # Drawn even when not exploring: the policy learned with its spread, and needs it where
         # its mean would tell nothing, as in the middle of a ring-shaped posterior.
         proposal = self.engine.propose(memory.state, memory.goal)
-        noise = _normal(proposal.mean.shape, luck)
+        noise = _normal(proposal.mean.shape, generators)
         point = (proposal.mean + proposal.log_std.exp() * noise).clamp(-1, 1)
         _check_numbers(point)
         space = self.engine.network.spec.design
@@ -121,35 +121,37 @@ class LearnedPolicy:
         return point if offer is None else nearest(offer, point)
 
     def _choose_informed(
-        self, informed: Informed, memory: Memory, offer: Offer | None, luck: Luck
+        self, informed: Informed, memory: Memory, offer: Offer | None, generators: Generators
     ) -> Tensor:
-        assert isinstance(luck, torch.Generator)
+        assert isinstance(generators, torch.Generator)
         q = self.engine.posterior(memory.state)
         _check_numbers(q.mean)
         if self.explore:
-            truths = q.sample(TRUTHS, luck).transpose(0, 1)
+            truths = q.sample(TRUTHS, generators).transpose(0, 1)
         else:
-            truths = informed.likely(q, self.engine.context(memory.state), luck)
+            truths = informed.likely(q, self.engine.context(memory.state), generators)
         if offer is None:
-            offer = Offer(informed.candidates(truths, self.candidates, luck))
+            offer = Offer(informed.candidates(truths, self.candidates, generators))
         if self.explore:
-            gain = informed.judge(truths, offer.points, GLANCE, luck, offer.allowed)
+            gain = informed.judge(truths, offer.points, GLANCE, generators, offer.allowed)
             index = gain.argmax(1)
         else:
-            index = informed.best(truths, offer.points, luck, offer.allowed)
+            index = informed.best(truths, offer.points, generators, offer.allowed)
         return take(offer.points, index)
 
 
-def _drawn(draw: Callable[[int, torch.Generator], Tensor], batch: int, luck: Luck) -> Tensor:
+def _drawn(
+    draw: Callable[[int, torch.Generator], Tensor], batch: int, generators: Generators
+) -> Tensor:
     """Draws for a batch, each episode's with a generator of its own where it has one."""
-    if isinstance(luck, torch.Generator):
-        return draw(batch, luck)
-    return torch.cat([draw(1, one) for one in luck])
+    if isinstance(generators, torch.Generator):
+        return draw(batch, generators)
+    return torch.cat([draw(1, one) for one in generators])
 
 
-def _normal(shape: Sequence[int], luck: Luck) -> Tensor:
+def _normal(shape: Sequence[int], generators: Generators) -> Tensor:
     rest = tuple(shape[1:])
-    return _drawn(lambda rows, one: torch.randn(rows, *rest, generator=one), shape[0], luck)
+    return _drawn(lambda rows, one: torch.randn(rows, *rest, generator=one), shape[0], generators)
 
 
 def _check_numbers(values: Tensor) -> None:

@@ -16,7 +16,7 @@ from aline.model import Encoded, Network, Summary
 from aline.model.advice import Advice
 from aline.tasks import World
 from aline.training.notes import Notes
-from aline.training.standins import StandIns
+from aline.training.possible_truths import PossibleTruths
 
 if TYPE_CHECKING:
     from aline.training.config import TrainingConfig
@@ -36,7 +36,7 @@ class Played:
     context: Context
     goal_outcomes: Tensor  # [batch, target, *event], true outcomes at the goal's points
     advice: Advice  # what a plug-in says of the whole context
-    stand_ins: StandIns | None = None
+    possible_truths: PossibleTruths | None = None
     encoded: Encoded | None = None  # the context, by the network as it is in this update
     notes: Notes | None = None  # from playing, as long as the network is the one that played
 
@@ -83,7 +83,7 @@ def inference_loss(
     """
     lengths = stratified(played.batch, config.prefixes, played.length + 1, generator)
     encoded = played.read(network, up_to(lengths, played.length))
-    truths = possible_truths(played, lengths, generator)
+    truths = draw_truths(played, lengths, generator)
     loss = torch.zeros(())
     if count:
         shape = (played.batch, config.prefixes, count)
@@ -99,11 +99,11 @@ def inference_loss(
     return loss
 
 
-def possible_truths(played: Played, lengths: Tensor, generator: torch.Generator) -> Tensor:
+def draw_truths(played: Played, lengths: Tensor, generator: torch.Generator) -> Tensor:
     """The truth [batch, prefix or 1, n, parameter], or what could have been it for all we know."""
-    if played.stand_ins is None:
+    if played.possible_truths is None:
         return played.world.theta[:, None, None]
-    return played.stand_ins.draw(lengths, DRAWS, generator)
+    return played.possible_truths.draw(lengths, DRAWS, generator)
 
 
 def target_log_prob(network: Network, encoded: Encoded, played: Played) -> Tensor:

@@ -40,12 +40,12 @@ from aline.training.losses import (
 )
 from aline.training.metrics import Metrics
 from aline.training.notes import Notes, Noting
-from aline.training.standins import StandIns, can_stand_in, stage_starts
+from aline.training.possible_truths import PossibleTruths, has_parameter_likelihood, stage_starts
 from aline.training.teacher import Teacher
 from aline.training.workers import Workers, joined, was_restarted
 
 CHECKPOINT = "checkpoint.safetensors"
-FINE = 0.01  # a resolution from which on q looks closely
+FINE = 0.01  # a resolution from which on zoom layers pay
 JUDGED = 4  # rounds of which one is asked for J, a pass of its own: a line of metrics averages many
 
 PolicyLoss = Callable[[Network, Played, TrainingConfig, torch.Generator], Tensor]
@@ -109,13 +109,13 @@ def default_model(task: Task, differentiable: bool) -> ModelConfig:
     """What the task asks for, else the paper's sizes; the policy proposes a point where that can
     be learned by gradient, else it scores a pool.
 
-    Close looks pay where fine steps in a design make a difference.
+    Zoom layers pay where fine steps in a design make a difference.
     """
     in_box = task.spec.design.points is None and differentiable
     chosen = ModelConfig(
         policy="box" if in_box else "pool",
         octaves=max(1, round(-math.log2(task.spec.resolution))),
-        looks=2 if task.spec.resolution <= FINE else 0,
+        zoom_layers=2 if task.spec.resolution <= FINE else 0,
     )
     return replace(chosen, **task.model)
 
@@ -330,8 +330,8 @@ class Run:
         context = Context(context.designs.clone(), context.outcomes.clone())
         advice = self.network.advisor.read(context)
         others = None
-        if self.config.stand_ins and can_stand_in(self.task):
-            others = self.stand_ins(world.theta, context, advice, generator)
+        if self.config.possible_truths and has_parameter_likelihood(self.task):
+            others = self.possible_truths(world.theta, context, advice, generator)
         outcomes = world.answer(goal.points, generator)
         notes = Notes.of(policy.steps) if isinstance(policy, Noting) else None
         return Played(world, goal, context, outcomes, advice, others, notes=notes)
@@ -341,15 +341,17 @@ class Run:
         """Whether to keep what q knew: a pool policy asks again about too few of the steps."""
         return self.network.policy.is_box and self.network.policy.summary is not None
 
-    def stand_ins(
+    def possible_truths(
         self, truth: Tensor, context: Context, advice: Advice, generator: torch.Generator
-    ) -> StandIns:
+    ) -> PossibleTruths:
         """Other truths, from what q makes of the data at the start of each stage."""
         starts = torch.tensor([stage_starts(context.length)]).expand(len(truth), -1)
         whole = self.network.encode(context, advice)
         q = self.network.posterior(self.network.regroup(whole, up_to(starts, context.length)))
         check_finite(q.mean.sum(), "a posterior's mean")  # before anything is drawn from it
-        return StandIns.of(self.task, truth, context, q, self.config.stand_ins, generator)
+        return PossibleTruths.of(
+            self.task, truth, context, q, self.config.possible_truths, generator
+        )
 
     def mixed(self, goal: Goal, generator: torch.Generator) -> Goal:
         """A round's goals as they are, or in turn with others.

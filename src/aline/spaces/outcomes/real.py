@@ -26,7 +26,7 @@ _ROUNDING = 1e-5  # of the limits' distance
 # How far from its location an outcome may lie, in scales. Simulations reach 5; the shipped models
 # stay finite at 100, with up to 5000 such outcomes, and not at 200.
 FARTHEST = 50.0
-BENT = 40.0  # likewise in e-folds beyond a knee: predictions reach farther, and so must numbers
+BENT = 40.0  # likewise in e-folds where the scale is logarithmic
 LARGEST = 1e30  # of an outcome in any units: single precision bears it
 
 
@@ -34,10 +34,10 @@ LARGEST = 1e30  # of an outcome in any units: single precision bears it
 class Real(Outcome):
     """A real outcome. Without `loc` and `scale`, training measures them on prior simulations.
 
-    With a `knee` the network sees outcomes linearly up to the knee and logarithmically beyond, on
-    both sides of zero, for outcomes that spread over many orders of magnitude; `loc` and `scale`
-    are then those of asinh(outcome / knee). `limits` are where an instrument saturates: what would
-    lie beyond is reported as the limit.
+    With `linear_within` the network sees outcomes linearly up to this size and logarithmically
+    beyond, on both sides of zero, for outcomes that spread over many orders of magnitude; `loc` and
+    `scale` are then those of asinh(outcome / linear_within). `limits` are where an instrument
+    saturates: what would lie beyond is reported as the limit.
 
     >>> Real(limits=(0.0, 5.0)).limits
     (0.0, 5.0)
@@ -49,12 +49,14 @@ class Real(Outcome):
 
     loc: float | None = None
     scale: float | None = None
-    knee: float | None = None
+    linear_within: float | None = None
     limits: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
-        if self.knee is not None and not 0 < self.knee < math.inf:
-            raise InputError(f"knee must be a positive outcome, got {self.knee!r}")
+        if self.linear_within is not None and not 0 < self.linear_within < math.inf:
+            raise InputError(
+                f"linear_within must be a positive outcome, got {self.linear_within!r}"
+            )
         if self.limits is not None and not self.limits[0] < self.limits[1]:
             raise InputError(f"limits must be (low, high) with low < high, got {self.limits!r}")
 
@@ -69,29 +71,31 @@ class Real(Outcome):
 
     @property
     def is_linear(self) -> bool:
-        """Whether it has neither a knee nor limits."""
-        return self.knee is None and self.limits is None
+        """Whether it has neither a logarithmic part nor limits."""
+        return self.linear_within is None and self.limits is None
 
     def to_network(self, user: User) -> Tensor:
-        """Bend, if there is a knee, and standardise."""
+        """Bend, if there is a logarithmic part, and standardise."""
         return (self._bend(tensor_of(user)) - self._number(self.loc)) / self._number(self.scale)
 
     def to_user(self, y: Tensor) -> Tensor:
         """Undo what `to_network` does."""
         bent = self._number(self.loc) + self._number(self.scale) * y
-        return bent if self.knee is None else self.knee * torch.sinh(bent)
+        return bent if self.linear_within is None else self.linear_within * torch.sinh(bent)
 
     def _bend(self, user: Tensor) -> Tensor:
-        return user if self.knee is None else torch.asinh(user / self.knee)
+        return user if self.linear_within is None else torch.asinh(user / self.linear_within)
 
     def log_volume(self, y: Tensor) -> Tensor:
         """Log |d user / d network|; 0 at a limit, which has a probability, not a density."""
         scale = self._number(self.scale)
         volume = torch.full_like(y, math.log(scale))
-        if self.knee is not None:
+        if self.linear_within is not None:
             bent = (self._number(self.loc) + scale * y).abs()
             # log cosh, which does not overflow.
-            volume = volume + math.log(self.knee / 2) + bent + torch.log1p(torch.exp(-2 * bent))
+            volume = (
+                volume + math.log(self.linear_within / 2) + bent + torch.log1p(torch.exp(-2 * bent))
+            )
         limits = self.saturated()
         return volume if limits is None else torch.where(is_inside(y, limits), volume, 0.0)
 
@@ -180,8 +184,10 @@ class Real(Outcome):
         if self.loc is None or self.scale is None:
             return -LARGEST, LARGEST
         low, high = self.loc - FARTHEST * self.scale, self.loc + FARTHEST * self.scale
-        if self.knee is not None:
-            low, high = (self.knee * math.sinh(min(max(z, -BENT), BENT)) for z in (low, high))
+        if self.linear_within is not None:
+            low, high = (
+                self.linear_within * math.sinh(min(max(z, -BENT), BENT)) for z in (low, high)
+            )
         return max(low, -LARGEST), min(high, LARGEST)
 
     def check(self, user: Tensor, what: str) -> None:
@@ -209,10 +215,10 @@ class Real(Outcome):
         return {"kind": self.kind, "range": list(self.limits or (None, None)), "step": "any"}
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for a card; without knee and limits as cards were before there were any."""
+        """Plain data for a card."""
         plain: dict[str, Any] = {"kind": self.kind, "loc": self.loc, "scale": self.scale}
-        if self.knee is not None:
-            plain["knee"] = self.knee
+        if self.linear_within is not None:
+            plain["linear_within"] = self.linear_within
         if self.limits is not None:
             plain["limits"] = list(self.limits)
         return plain
@@ -222,4 +228,4 @@ class Real(Outcome):
         """Read what `to_json` wrote."""
         limits = data.get("limits")
         pair = None if limits is None else (limits[0], limits[1])
-        return cls(data["loc"], data["scale"], data.get("knee"), pair)
+        return cls(data["loc"], data["scale"], data.get("linear_within"), pair)

@@ -1,11 +1,11 @@
-"""A closer look at the observations, from where the first reading of them puts a target.
+"""Reads the observations again, relative to where a target seems to lie.
 
 Attention reads observations as they lie in the design space. Where a posterior is a hundred times
-narrower than its prior, what still tells something is where each observation lies relative to the
-target, on the scale of what is still unknown. A look takes the observations in that way: it
-computes each one's offset from a centre in units of a scale, and moves the centre by an average of
-those offsets. The centre is an average of designs and so is every move, so that neither feels the
-noise of a network's large numbers: a step of Newton's method, as a network can learn it.
+narrower than its prior, what still matters is where each observation lies relative to the target,
+on the scale of what is still unknown. A zoom layer computes each observation's offset from a
+centre in units of a scale, and moves the centre by an average of those offsets. The centre is an
+average of designs and so is every move, so that neither feels the rounding of a network's large
+numbers: a step of Newton's method, as a network can learn it.
 """
 
 from __future__ import annotations
@@ -22,40 +22,41 @@ MOST = 80.0  # a logit whose power can still be summed
 NEAREST = 0.01  # squared offset, in units of the scale, below which nearer makes no difference
 
 
-class Seen(NamedTuple):
+class RawObservations(NamedTuple):
     """Observations as they are, and which of them each group sees."""
 
     raw: Tensor  # [design + outcome, batch, group or 1, 1, n], designs and outcomes
     bias: Tensor | None  # [batch, group or 1, 1, n], zero or minus infinity
 
     @classmethod
-    def of(cls, observations: Tensor, bias: Tensor | None = None) -> Seen:
+    def of(cls, observations: Tensor, bias: Tensor | None = None) -> RawObservations:
         """Observations [batch, group or 1, n, design + outcome]."""
         return cls(observations.movedim(-1, 0).contiguous()[:, :, :, None], bias)
 
 
-class Sight(NamedTuple):
+class Zoomed(NamedTuple):
     """What a target's token makes of the observations."""
 
     tokens: Tensor  # [batch, group, target, embed]
     centre: Tensor  # [batch, group, target, design]
-    zoom: Tensor  # [batch, group, target, 1], the log scale
+    log_scale: Tensor  # [batch, group, target, 1]
 
 
-class CloseUp(nn.Module):
-    """Finds a centre and a scale in what attention read, then looks from there `looks` times."""
+class Zoom(nn.Module):
+    """Finds a centre and a scale in what attention read, then refines both layer by layer."""
 
-    def __init__(self, looks: int, design: int, outcome: int, width: int, heads: int):
+    def __init__(self, count: int, design: int, outcome: int, width: int, heads: int):
         super().__init__()
         self.heads, self.design = heads, design
         raw = heads * (design + outcome)
         self.aim = Mlp(width + raw, width, design * (heads + 1) + 1)
-        self.looks = nn.ModuleList(Look(design, outcome, width, heads, raw) for _ in range(looks))
+        sizes = design, outcome, width, heads, raw
+        self.layers = nn.ModuleList(ZoomLayer(*sizes) for _ in range(count))
         with torch.no_grad():
             self.aim.second.bias.zero_()
             self.aim.second.weight.mul_(0.3)
 
-    def forward(self, tokens: Tensor, raw: Tensor, seen: Seen) -> tuple[Sight, Tensor]:
+    def forward(self, tokens: Tensor, raw: Tensor, seen: RawObservations) -> tuple[Zoomed, Tensor]:
         """Tokens [batch, group, target, embed] and what they read, head * (design + outcome).
 
         Also gives what they read with the first and the last centre beside it.
@@ -64,13 +65,13 @@ class CloseUp(nn.Module):
         share = aim[..., :-1].unflatten(-1, (self.heads + 1, -1)).softmax(-2)[..., :-1, :]
         read = raw.unflatten(-1, (self.heads, -1))[..., : self.design]
         first = (share * read).sum(-2)
-        sight = Sight(tokens, first, aim[..., -1:].clamp(*LOG_SCALES))
-        for look in self.looks:
-            sight = look(sight, raw, seen)
-        return sight, torch.cat([raw, first, sight.centre], -1)
+        zoomed = Zoomed(tokens, first, aim[..., -1:].clamp(*LOG_SCALES))
+        for layer in self.layers:
+            zoomed = layer(zoomed, raw, seen)
+        return zoomed, torch.cat([raw, first, zoomed.centre], -1)
 
 
-class Look(nn.Module):
+class ZoomLayer(nn.Module):
     """Reads the observations relative to a centre, and moves it."""
 
     def __init__(self, design: int, outcome: int, width: int, heads: int, raw: int):
@@ -78,28 +79,29 @@ class Look(nn.Module):
         self.heads, self.design = heads, design
         hidden = width // 2
         self.relative = nn.Linear(design + 1 + outcome, hidden)
-        self.told = nn.Linear(width + raw + 1, hidden + heads)
+        self.query = nn.Linear(width + raw + 1, hidden + heads)
         self.weigh = nn.Linear(hidden, 2 * heads)
         self.out = nn.Linear(hidden + heads * design, width)
-        self.zoom = nn.Linear(width, 1)
+        self.scale = nn.Linear(width, 1)
         with torch.no_grad():
-            self.zoom.bias.zero_()
-            self.zoom.weight.mul_(0.3)
+            self.scale.bias.zero_()
+            self.scale.weight.mul_(0.3)
 
-    def forward(self, sight: Sight, raw: Tensor, seen: Seen) -> Sight:
-        """One look.
+    def forward(self, before: Zoomed, raw: Tensor, seen: RawObservations) -> Zoomed:
+        """One step.
 
         Where an observation has only a few numbers, each of them is a row of its own over all
         observations: matrices and sums of a few columns are slow.
         """
-        shape = (*sight.zoom.shape[:3], seen.raw.shape[-1])
-        centre, zoom = (part.movedim(-1, 0)[..., None] for part in (sight.centre, sight.zoom))
-        offset = (seen.raw[: self.design] - centre) * (-zoom).exp()
+        shape = (*before.log_scale.shape[:3], seen.raw.shape[-1])
+        parts = (before.centre, before.log_scale)
+        centre, log_scale = (part.movedim(-1, 0)[..., None] for part in parts)
+        offset = (seen.raw[: self.design] - centre) * (-log_scale).exp()
         square = offset.square().sum(0, keepdim=True)
         offset = offset * (1 + square).rsqrt()  # [design, batch, group, target, n], short if near
         outcome = seen.raw[self.design :].expand(-1, *shape)
-        told = self.told(torch.cat([sight.tokens, raw, sight.zoom], -1))
-        about, step = told.split([told.shape[-1] - self.heads, self.heads], -1)
+        query = self.query(torch.cat([before.tokens, raw, before.log_scale], -1))
+        about, step = query.split([query.shape[-1] - self.heads, self.heads], -1)
         few = torch.cat([offset, (square + NEAREST).log(), outcome])
         base = about + self.relative.bias
         weigh = (self.relative.weight, self.weigh.weight, self.weigh.bias)
@@ -108,16 +110,16 @@ class Look(nn.Module):
         else:
             read, pulled = Averages.of(few, base, *weigh, seen.bias, self.design).averages
         found = torch.cat([read.flatten(-2), pulled.flatten(-2)], -1)
-        tokens = sight.tokens + self.out(found)
-        moved = sight.centre + sight.zoom.exp() * (step[..., None] * pulled).sum(-2)
-        closer = (sight.zoom + self.zoom(tokens)).clamp(*LOG_SCALES)
-        return Sight(tokens, moved, closer)
+        tokens = before.tokens + self.out(found)
+        moved = before.centre + before.log_scale.exp() * (step[..., None] * pulled).sum(-2)
+        log_scale = (before.log_scale + self.scale(tokens)).clamp(*LOG_SCALES)
+        return Zoomed(tokens, moved, log_scale)
 
 
 class Averages(NamedTuple):
-    """Observations as the heads of a look weigh them, targets [batch, group, target] in one axis.
+    """Observations as the heads weigh them, targets [batch, group, target] in one axis.
 
-    A head may also look at nothing: then an observation counts by itself, not by its share.
+    A head may also weigh nothing at all: then an observation counts by itself, not by its share.
     """
 
     hidden: Tensor  # [target, n, hidden]
@@ -163,7 +165,7 @@ class LearnedAverages(torch.autograd.Function):
     """The averages of `Averages`, with their gradients.
 
     Written by hand: the rows are the largest tensors of a training, and automatic differentiation
-    writes and adds up more of them than it must, which took half again as long for the whole look.
+    writes and adds up more of them than it must, which made a whole training a tenth slower.
     """
 
     @staticmethod

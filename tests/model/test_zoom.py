@@ -4,33 +4,37 @@ import torch
 from small import largest_difference, seeded
 
 from aline.model import initial_weights
-from aline.model.closeup import CloseUp, LearnedAverages, Look, Seen, Sight
+from aline.model.zoom import Zoom, LearnedAverages, ZoomLayer, RawObservations, Zoomed
 
 DESIGN, WIDTH, HEADS, TARGETS, LENGTH = 2, 16, 2, 3, 7
 PLAIN = HEADS * (DESIGN + 1)
 
 
-def some_look() -> Look:
+def some_look() -> ZoomLayer:
     with initial_weights(0):
-        return Look(DESIGN, 1, WIDTH, HEADS, PLAIN).requires_grad_(False)
+        return ZoomLayer(DESIGN, 1, WIDTH, HEADS, PLAIN).requires_grad_(False)
 
 
-def some_sight() -> tuple[Sight, torch.Tensor, Seen]:
+def some_sight() -> tuple[Zoomed, torch.Tensor, RawObservations]:
     generator = seeded(1)
-    sight = Sight(
+    sight = Zoomed(
         torch.randn(2, 1, TARGETS, WIDTH, generator=generator),
         torch.randn(2, 1, TARGETS, DESIGN, generator=generator),
         torch.full((2, 1, TARGETS, 1), -1.0),
     )
     plain = torch.randn(2, 1, TARGETS, PLAIN, generator=generator)
-    return sight, plain, Seen.of(torch.randn(2, 1, LENGTH, DESIGN + 1, generator=generator))
+    return (
+        sight,
+        plain,
+        RawObservations.of(torch.randn(2, 1, LENGTH, DESIGN + 1, generator=generator)),
+    )
 
 
 def test_moving_everything_moves_the_centre_as_much() -> None:
     look, (sight, plain, seen) = some_look(), some_sight()
     shift = torch.tensor([0.7, -1.1])
     by = shift[:, None, None, None, None]
-    moved = Seen(torch.cat([seen.raw[:2] + by, seen.raw[2:]]), None)
+    moved = RawObservations(torch.cat([seen.raw[:2] + by, seen.raw[2:]]), None)
     before = look(sight, plain, seen)
     after = look(sight._replace(centre=sight.centre + shift), plain, moved)
     assert largest_difference(after.centre, before.centre + shift) < 1e-5
@@ -43,8 +47,8 @@ def test_a_step_is_in_units_of_the_scale() -> None:
     look, (sight, plain, seen) = some_look(), some_sight()
     look.told.weight[:, -1] = 0  # but for being told the scale itself
     offset = seen.raw[:2] - sight.centre[:, :, :1].movedim(-1, 0)[..., None]
-    tiny = Seen(torch.cat([1e-2 * offset, seen.raw[2:]]), None)
-    large = Seen(torch.cat([offset, seen.raw[2:]]), None)
+    tiny = RawObservations(torch.cat([1e-2 * offset, seen.raw[2:]]), None)
+    large = RawObservations(torch.cat([offset, seen.raw[2:]]), None)
     zero = torch.zeros_like(sight.centre)
     near = sight._replace(centre=zero, zoom=sight.zoom + torch.tensor(1e-2).log())
     before = look(sight._replace(centre=zero), plain, large)
@@ -57,8 +61,8 @@ def test_what_is_hidden_is_not_seen() -> None:
     look, (sight, plain, seen) = some_look(), some_sight()
     bias = torch.zeros(2, 1, 1, LENGTH)
     bias[..., 4:] = -torch.inf
-    masked = look(sight, plain, Seen(seen.raw, bias))
-    shorter = look(sight, plain, Seen(seen.raw[..., :4], None))
+    masked = look(sight, plain, RawObservations(seen.raw, bias))
+    shorter = look(sight, plain, RawObservations(seen.raw[..., :4], None))
     for a, b in zip(masked, shorter, strict=True):
         assert largest_difference(a, b) < 1e-5
     assert largest_difference(masked.tokens, look(sight, plain, seen).tokens) > 1e-3
@@ -66,15 +70,15 @@ def test_what_is_hidden_is_not_seen() -> None:
 
 def test_nothing_seen_leaves_the_centre_where_it_is() -> None:
     sight, plain, seen = some_sight()
-    empty = Seen(seen.raw[..., :0], None)
+    empty = RawObservations(seen.raw[..., :0], None)
     assert torch.equal(some_look()(sight, plain, empty).centre, sight.centre)
 
 
 def test_the_first_centre_is_an_average_of_what_was_read_and_the_prior_mean() -> None:
     with initial_weights(0):
-        close_up = CloseUp(2, DESIGN, 1, WIDTH, HEADS).requires_grad_(False)
+        zoom = Zoom(2, DESIGN, 1, WIDTH, HEADS).requires_grad_(False)
     sight, plain, seen = some_sight()
-    _, beside = close_up(sight.tokens, plain, seen)
+    _, beside = zoom(sight.tokens, plain, seen)
     assert torch.equal(beside[..., :PLAIN], plain)
     first = beside[..., PLAIN : PLAIN + DESIGN]
     read = plain.unflatten(-1, (HEADS, -1))[..., :DESIGN]
@@ -97,4 +101,6 @@ def test_gradients_written_by_hand_are_those_of_the_numbers() -> None:
     ]
     bias = torch.zeros(2, 3, 1, LENGTH).double()
     bias[:, 0] = bias[:, 1, :, 4:] = -torch.inf
-    assert torch.autograd.gradcheck(lambda *given: LearnedAverages.apply(*given, bias, DESIGN), inputs)
+    assert torch.autograd.gradcheck(
+        lambda *given: LearnedAverages.apply(*given, bias, DESIGN), inputs
+    )

@@ -33,7 +33,7 @@ def stage_starts(length: int) -> list[int]:
 
 
 @dataclass(frozen=True)
-class StandIns:
+class PossibleTruths:
     """The truths of a batch of episodes among others, with how likely each is to be the truth.
 
     Every episode has others of its own: what they share by chance would not average out.
@@ -53,7 +53,7 @@ class StandIns:
         q: Mixture,
         count: int,
         generator: torch.Generator,
-    ) -> StandIns:
+    ) -> PossibleTruths:
         """Draw `count` others a stage from q [batch, stage, parameter] at its start."""
         starts = stage_starts(context.length)
         first = truth[:, None, None].expand(-1, len(starts), -1, -1)
@@ -97,6 +97,6 @@ def _log_drawn_over_prior(q: Mixture, theta: Tensor) -> Tensor:
     return torch.logaddexp(gain + math.log(1 - PRIOR_SHARE), gain.new_tensor(math.log(PRIOR_SHARE)))
 
 
-def can_stand_in(task: Task) -> bool:
+def has_parameter_likelihood(task: Task) -> bool:
     """Whether the parameters alone say how likely data are."""
     return bool(len(task.spec.parameters)) and task.log_likelihood is not None and not task.latent

@@ -12,7 +12,7 @@ from aline.tasks import Task, get
 from aline.tasks.linear import exact_posterior
 from aline.training import TrainingConfig
 from aline.training.losses import Played, inference_loss, up_to
-from aline.training.standins import StandIns, can_stand_in, stage_starts
+from aline.training.possible_truths import PossibleTruths, has_parameter_likelihood, stage_starts
 from aline.zoo import load
 
 LENGTH = 20
@@ -36,23 +36,23 @@ def prior(batch: int, parameters: int, mean: float = 0.0, std: float = 1.0) -> M
 
 def stand_ins_of(
     task: Task, played: Played, count: int, generator: torch.Generator, q: Mixture | None = None
-) -> StandIns:
+) -> PossibleTruths:
     q = q or prior(played.batch, len(task.spec.parameters))
-    return StandIns.of(task, played.world.theta, played.context, q, count, generator)
+    return PossibleTruths.of(task, played.world.theta, played.context, q, count, generator)
 
 
 def with_stand_ins(task: Task, played: Played, count: int, generator: torch.Generator) -> Played:
-    stand_ins = stand_ins_of(task, played, count, generator)
-    return replace(played, stand_ins=stand_ins)
+    possible_truths = stand_ins_of(task, played, count, generator)
+    return replace(played, possible_truths=possible_truths)
 
 
 def test_draws_follow_the_closed_form_posterior() -> None:
     task = get("linear").fitted()
     played, generator = random_episodes(task, 40)
     designs, outcomes = played.context.designs, played.context.outcomes
-    stand_ins = stand_ins_of(task, played, 20_000, generator)
+    possible_truths = stand_ins_of(task, played, 20_000, generator)
     for length in (0, 1, 3):
-        drawn = stand_ins.draw(torch.full((40, 1), length), 500, generator)[:, 0]
+        drawn = possible_truths.draw(torch.full((40, 1), length), 500, generator)[:, 0]
         x = task.spec.design.name_columns(designs[:, :length])["x"]
         mean, covariance = exact_posterior(x, task.spec.outcome.to_user(outcomes[:, :length]))
         spread = covariance.diagonal(dim1=1, dim2=2).sqrt()
@@ -71,8 +71,8 @@ def test_few_others_are_no_less_right(mean: float, std: float) -> None:
     """
     task = get("psychometric")
     played, generator = random_episodes(task, 3000)
-    stand_ins = stand_ins_of(task, played, 5, generator, prior(3000, 4, mean, std))
-    drawn = stand_ins.draw(torch.full((3000, 1), LENGTH), 8, generator)[:, 0]
+    possible_truths = stand_ins_of(task, played, 5, generator, prior(3000, 4, mean, std))
+    drawn = possible_truths.draw(torch.full((3000, 1), LENGTH), 8, generator)[:, 0]
     said_yes = played.context.outcomes.mean(1)
     for column in range(len(task.spec.parameters)):
         of_truth = (played.world.theta[:, column] * said_yes).mean()
@@ -83,10 +83,10 @@ def test_few_others_are_no_less_right(mean: float, std: float) -> None:
 def test_before_any_data_all_are_as_likely() -> None:
     task = get("psychometric")
     played, generator = random_episodes(task, 6)
-    stand_ins = stand_ins_of(task, played, 7, generator)
-    drawn = stand_ins.draw(torch.zeros(6, 1, dtype=torch.long), 8, generator)[:, 0]
+    possible_truths = stand_ins_of(task, played, 7, generator)
+    drawn = possible_truths.draw(torch.zeros(6, 1, dtype=torch.long), 8, generator)[:, 0]
     for row in range(6):
-        torch.testing.assert_close(drawn[row], stand_ins.theta[row, 0])
+        torch.testing.assert_close(drawn[row], possible_truths.theta[row, 0])
 
 
 def test_gradient_is_the_same_with_less_noise() -> None:
@@ -114,10 +114,10 @@ def test_gradient_is_the_same_with_less_noise() -> None:
     assert quiet.var(0).sum() < 0.4 * plain.var(0).sum()
 
 
-def test_who_can_stand_in() -> None:
-    assert can_stand_in(get("psychometric"))
-    assert can_stand_in(get("linear"))
-    assert not can_stand_in(get("gp1d"))  # the function is latent
+def test_who_has_parameter_likelihood() -> None:
+    assert has_parameter_likelihood(get("psychometric"))
+    assert has_parameter_likelihood(get("linear"))
+    assert not has_parameter_likelihood(get("gp1d"))  # the function is latent
 
 
 @pytest.mark.parametrize("name", ["psychometric", "linear"])
@@ -138,8 +138,8 @@ def test_others_from_q_stay_likely() -> None:
     starts = torch.tensor([stage_starts(LENGTH)]).expand(40, -1)
     q = model.network.posterior(played.read(model.network, up_to(starts, LENGTH)))
 
-    def effective(stand_ins: StandIns) -> float:
-        weight = stand_ins.log_weight[:, LENGTH].softmax(-1)
+    def effective(possible_truths: PossibleTruths) -> float:
+        weight = possible_truths.log_weight[:, LENGTH].softmax(-1)
         return float((1 / weight.square().sum(-1)).mean())
 
     plain = stand_ins_of(task, played, 256, generator)
