@@ -301,7 +301,7 @@ def test_a_wrong_simulator_is_caught_at_once(wrong: tuple[str, Any, str]) -> Non
 
 @EVERY
 def test_training_takes_a_step(kind: Kind) -> None:
-    sizes = ModelConfig(**{**SIZES, "looks": 1})
+    sizes = ModelConfig(**{**SIZES, "zoom_layers": 1})
     for policy in ("pool", "box"):
         config = ModelConfig(**{**sizes.to_json(), "policy": policy})
         settings = TrainingConfig(batch=8, warmup=0.0)

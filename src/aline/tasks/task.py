@@ -156,8 +156,6 @@ class Task:
     torch.Size([3, 1])
     """
 
-    teacher: str | None = None  # "module:class" of a plug-in's teacher for the policy
-
     def __init__(
         self,
         *,
