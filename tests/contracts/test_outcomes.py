@@ -28,8 +28,8 @@ from aline.errors import InputError, UserError
 from aline.experiment import Experiment, open_storage
 from aline.model import Model, ModelConfig, fresh
 from aline.psychopy import AlineHandler
-from aline.spaces import Belief, Outcome, Outcomes, outcome_from_json
-from aline.tasks import Task
+from aline.spaces import Belief, Outcome, Outcomes, Real, outcome_from_json
+from aline.tasks import Task, is_differentiable
 from aline.training.config import TrainingConfig
 
 EVERY = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
@@ -307,6 +307,30 @@ def test_training_takes_a_step(kind: Kind) -> None:
         settings = TrainingConfig(batch=8, warmup=0.0)
         model = aline.train(kind.task(), rounds=1, progress=False, model=config, config=settings)
         assert all(p.isfinite().all() for p in model.network.parameters())
+
+
+def test_several_numbers_carry_a_gradient_to_the_design() -> None:
+    def simulate(theta: Any, design: Any, generator: torch.Generator) -> Any:
+        x = theta["slope"] * (design["x"] - theta["shift"])
+        noise = 0.1 * torch.randn(2, *x.shape, generator=generator)
+        return {"a": x + noise[0], "b": x.square() + noise[1]}
+
+    both = Outcomes(a=Real(), b=Real())
+    task = KINDS["real"].task(outcome=both, simulate=simulate, log_likelihood=None)
+    assert is_differentiable(task)
+    model = aline.train(task, rounds=2, progress=False, config=TrainingConfig(batch=8))
+    assert model.network.config.policy == "box"
+
+
+def test_a_simulator_in_numpy_is_trained_without_a_gradient() -> None:
+    def simulate(theta: Any, design: Any, generator: torch.Generator) -> Any:
+        x = theta["slope"].numpy() * (design["x"].numpy() - theta["shift"].numpy())
+        return x + 0.1 * torch.randn(x.shape, generator=generator).numpy()
+
+    task = KINDS["real"].task(simulate=simulate, log_likelihood=None)
+    assert not is_differentiable(task)
+    model = aline.train(task, rounds=2, progress=False, config=TrainingConfig(batch=8))
+    assert model.network.config.policy == "pool"
 
 
 # Experiments.

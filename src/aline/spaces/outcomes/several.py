@@ -118,7 +118,7 @@ class Joint(Belief):
         return type(self)(self.outcome, self.log_weight.double().log_softmax(-1), rest)
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, init=False, repr=False)
 class Outcomes(Outcome):
     """Several outcomes of one trial by name. A simulator returns a dict, and `tell` takes one.
 
@@ -138,6 +138,9 @@ class Outcomes(Outcome):
         if len(parts) < 2:
             raise InputError("Outcomes takes at least two, Outcomes(choice=Binary(), rt=Real())")
         object.__setattr__(self, "items", tuple(parts.items()))
+
+    def __repr__(self) -> str:
+        return f"Outcomes({', '.join(f'{name}={part!r}' for name, part in self.items)})"
 
     @property
     def parts(self) -> dict[str, Outcome]:
