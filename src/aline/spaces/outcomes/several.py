@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from aline.errors import InputError
+from aline.errors import InputError, InternalError
 from aline.spaces.outcomes.base import Belief, Outcome, User, outcome_from_json, short
 
 COMBINATIONS = 16  # of finite outcomes for which the others are believed one by one
@@ -97,8 +97,8 @@ class Joint(Belief):
         return self.outcome.parts[name].finite_belief(weight)
 
     def averaged(self, log_weight: Tensor) -> Self:
-        """Not needed: outcomes that are several together are no part of others."""
-        raise NotImplementedError
+        """Never asked for: several outcomes together are no part of others."""
+        raise InternalError("several outcomes are not averaged")
 
     def tensors(self) -> dict[str, Tensor]:
         """Those of the parts with the part's name in front."""
