@@ -14,7 +14,7 @@ from aline.app.service.costs import Costs
 from aline.app.service.lab import Lab, Place
 from aline.app.service.lately import Lately
 from aline.app.service.metrics import Metrics
-from aline.app.service.pools import BusyError, Pool, in_time
+from aline.app.service.pools import BusyError, Pool
 from aline.app.service.replies import Json
 from aline.app.service.scribe import Scribe
 from aline.app.service.settings import Settings
@@ -106,10 +106,14 @@ class Desk:
     async def _with_storage(
         self, pool: Pool, work: Callable[..., Result], *arguments: Any
     ) -> Result:
-        """Refuse at once what a storage that stands still would keep a thread with."""
+        """Work in a thread that a storage which stands still would not give back."""
+        self._check_storage()
+        return await pool.run(work, *arguments)
+
+    def _check_storage(self) -> None:
+        """Refuse at once what would wait for a storage that stands still."""
         if self.count.is_stuck and self.count.problem is not None:
             raise self.count.problem
-        return await pool.run(work, *arguments)
 
     async def moment(self, name: str) -> Experiment:
         """An experiment as the storage has it now."""
@@ -180,6 +184,7 @@ class Desk:
 
     async def _try(self, place: Place, task: Task) -> Any:
         """Do it to a copy, write what the copy drafted, put the copy in its place."""
+        self._check_storage()
         draft = Draft()
         copy = place.experiment.snapshot(draft)
         what, size = _what(copy, task.call or "other", _is_behind(place, copy)), copy.size
@@ -188,7 +193,7 @@ class Desk:
         if addition is not None:  # else it was a repeat, whose cost says nothing
             self._costs.learn(what, size, seconds)
             place.note(task.call, copy.observations)
-            await in_time(self._scribe.write(addition), STORAGE_SECONDS)
+            await self._scribe.write(addition, STORAGE_SECONDS)
             self.lab.advance(place, copy.snapshot(self.lab.storage))
         return result
 

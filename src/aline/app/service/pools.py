@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -33,18 +33,18 @@ class Pool:
             )
         begun = self._threads.submit(work, *arguments)
         begun.add_done_callback(lambda _: self._places.release())
-        return await in_time(asyncio.wrap_future(begun), self._seconds)
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(begun), self._seconds)
+        except TimeoutError:
+            raise unanswered(self._seconds or 0.0) from None
 
     def close(self) -> None:
         """Let the threads go; what has not begun never will."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-async def in_time(awaited: Awaitable[Result], seconds: float | None) -> Result:
-    """What is awaited, unless that takes so long that a storage must have stopped to answer."""
-    try:
-        return await asyncio.wait_for(awaited, seconds)
-    except TimeoutError:
-        raise StorageError(
-            f"the storage did not answer within {seconds:g} s: try again with the same key"
-        ) from None
+def unanswered(seconds: float) -> StorageError:
+    """The error for a storage that takes too long."""
+    return StorageError(
+        f"the storage did not answer within {seconds:g} s: try again with the same key"
+    )
