@@ -76,7 +76,13 @@ class Here:
         self.port = free_port()
         app = create_app(Settings(port=self.port, **settings), open_storage(storage))
         config = uvicorn.Config(
-            app, port=self.port, http=Protocol, ws="none", proxy_headers=False, log_config=None
+            app,
+            port=self.port,
+            http=Protocol,
+            ws="none",
+            proxy_headers=False,
+            log_config=None,
+            timeout_graceful_shutdown=1,
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
@@ -103,7 +109,6 @@ class Here:
 
     def stop(self) -> None:
         self._server.should_exit = True
-        self._server.force_exit = True
         self._thread.join(20)
 
 

@@ -52,7 +52,8 @@ def points(count: int) -> list[float]:
 def test_a_first_ask_with_much_data_holds_up_nobody(serve_here: Serve) -> None:
     """It took the event loop: a second with these few, a minute with a thousand."""
     server = serve_here()
-    server.call("POST", API, {"model": "psychometric", "name": "ordinary"})
+    ordinary = {"model": "psychometric", "name": "ordinary", "horizon": 1000}
+    server.call("POST", API, ordinary)
     server.call("POST", f"{API}/ordinary/ask")
     server.call("POST", API, {"model": "gp1d", "name": "large"})
     data = {"designs": {"x": points(120)}, "outcomes": points(120)}
