@@ -75,8 +75,9 @@ class Desk:
         }
         # What a participant waits for, what opens and lists, what draws, what takes in much data:
         # none of them waits for another.
-        self._quick = Pool("quick", 2, WAITING, STORAGE_SECONDS)
-        self._slow = Pool("slow", 2, WAITING, 3 * STORAGE_SECONDS)
+        stuck: Any = STORAGE_SECONDS, lambda: self.count.is_stuck
+        self._quick = Pool("quick", 2, WAITING, *stuck)
+        self._slow = Pool("slow", 2, WAITING, *stuck)
         self._drawing = Pool("drawing", 2, WAITING)
         self._taking_in = Pool("taking in", 2, 8)
         self._aside, self._refining = Aside("large", **limits), Aside("refining", **limits)

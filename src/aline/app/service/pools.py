@@ -20,8 +20,17 @@ class BusyError(UserError):
 class Pool:
     """A few threads; who comes when too many wait is told to come back."""
 
-    def __init__(self, name: str, threads: int, waiting: int, seconds: float | None = None):
-        self._name, self._waiting, self._seconds = name, waiting, seconds
+    def __init__(
+        self,
+        name: str,
+        threads: int,
+        waiting: int,
+        seconds: float | None = None,
+        is_vain: Callable[[], bool] = lambda: False,
+    ):
+        """Every so many `seconds` it is asked whether waiting any longer `is_vain`."""
+        self._name, self._waiting = name, waiting
+        self._seconds, self._is_vain = seconds, is_vain
         self._threads = ThreadPoolExecutor(threads, name)
         self._places = threading.Semaphore(threads + waiting)
 
@@ -33,10 +42,17 @@ class Pool:
             )
         begun = self._threads.submit(work, *arguments)
         begun.add_done_callback(lambda _: self._places.release())
+        return await self._wait(asyncio.wrap_future(begun))
+
+    async def _wait(self, begun: asyncio.Future[Result]) -> Result:
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(begun), self._seconds)
-        except TimeoutError:
-            raise unanswered(self._seconds or 0.0) from None
+            while not begun.done():
+                done, _ = await asyncio.wait([begun], timeout=self._seconds)
+                if not done and self._is_vain():
+                    raise unanswered(self._seconds or 0.0)
+            return begun.result()
+        finally:
+            begun.cancel()
 
     def close(self) -> None:
         """Let the threads go; what has not begun never will."""
