@@ -30,7 +30,7 @@ Look = Literal["show", "page", "posterior", "predict", "export"]  # each has cos
 
 LONG = 0.02  # seconds of computing that may hold the event loop
 SMALL = 100  # observations, open trials and points: what no model needs long or much memory for
-HUGE = 0.2  # seconds that a larger one may take in a thread
+HUGE = 0.2  # seconds for which something of a larger one is computed in a thread, to be shown
 BEHIND = 2  # observations since the last ask, with which the next one is no more work than it was
 ATTEMPTS = 100  # at a change, when other processes write to the same experiment
 STORAGE_SECONDS = 5.0  # for what a database does in milliseconds
@@ -211,8 +211,9 @@ class Desk:
         """Have the design chosen, or more, before the work itself; the seconds of computing."""
         if task.call == "ask" and cost <= LONG and copy.shares_a_pass:
             return await self._chooser.choose(copy, cost)
-        is_huge = copy.size > SMALL and cost > HUGE
-        if not (is_huge and (task.asks or copy.stop)):
+        # In a thread it would leave behind, with this experiment, all that it computed with.
+        is_large = copy.size > SMALL and cost > LONG
+        if not (is_large and (task.asks or copy.stop)):
             return 0.0
         foreseen, seconds = await self._aside.run(Experiment.foresee, copy, task.asks)
         copy.recall(foreseen)

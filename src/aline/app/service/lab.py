@@ -27,6 +27,7 @@ from aline.experiment.storage import Event, MemoryStorage
 from aline.model import Model
 
 KEPT = 1000  # experiments in memory
+USUAL = 100  # observations, open trials and points
 LIGHT = 4_000_000  # bytes: such an experiment is weighed again when it has grown to the double
 
 
@@ -51,7 +52,8 @@ class Place:
         """Whether it may have grown so much that it has to be weighed again."""
         grown = self.experiment.sequence - self.weighed
         light = LIGHT / max(self.weight, 1)  # the lighter, the longer it may go on
-        return grown > (0 if self.asked_with is None else 4 + self.weighed * light)
+        is_usual = self.asked_with is not None and self.experiment.size <= USUAL
+        return grown > (4 + self.weighed * light if is_usual else 0)
 
     def note(self, call: str | None, observations: int) -> None:
         """Keep what was done: only asks, one after the other, leave the next what it needs."""
