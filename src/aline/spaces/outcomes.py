@@ -12,7 +12,6 @@ from torch import Tensor
 
 from aline.errors import InputError
 
-
 # How far from its location an outcome may lie, in scales. Simulations reach 5; the shipped models
 # stay finite at 100, with up to 5000 such outcomes, and not at 200.
 FARTHEST = 50.0

@@ -7,6 +7,7 @@ import math
 import platform
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,9 @@ from aline.model.kernels import Bank
 from aline.tasks import PREDICTIONS, Spec, Task, is_differentiable
 from aline.training import function_teacher, lattice_teacher
 from aline.training.budget import Budget, parse_duration
+from aline.training.claim import claimed
 from aline.training.config import TrainingConfig
+from aline.training.interruption import Interruption
 from aline.training.losses import (
     Played,
     imitation_loss,
@@ -66,7 +69,7 @@ def train(
 
     The budget is a time ("5min"; the task's own if none is given), or a number of rounds, which
     with a seed repeats a run exactly. With `out`, metrics and, every `checkpoint`, all that
-    `resume=True` needs to continue are written there. `initial` is a model of the same task whose
+    `resume=True` needs to continue are written there, and once more on Ctrl-C. `initial` is a model of the same task whose
     weights to start from, to train it further: by default without a warm-up, and with half the
     learning rate. Started by torchrun, the processes share the batch.
 
@@ -83,7 +86,7 @@ def train(
     else:
         config = config or further(task)
         model = model or replace(initial.network.config, **_policy_layers(task))
-    with joined() as workers:
+    with joined() as workers, _folder_of(workers, out):
         run = Run(
             task=task,
             config=config,
@@ -100,6 +103,11 @@ def train(
         if resume or (out is not None and was_restarted()):
             run.restore()
         return run.finish(progress)
+
+
+def _folder_of(workers: Workers, out: str | Path | None) -> AbstractContextManager[None]:
+    """The folder for this training alone; only the first worker writes to it."""
+    return claimed(Path(out)) if out is not None and workers.is_first else nullcontext()
 
 
 def default_model(task: Task, differentiable: bool) -> ModelConfig:
@@ -252,8 +260,12 @@ class Run:
         """Run to the end of the budget."""
         saved = started = time.monotonic()
         before = self.elapsed
-        with self.metrics.shown(show and self.workers.is_first, self.task.spec.name):
+        shown = self.metrics.shown(show and self.workers.is_first, self.task.spec.name)
+        with shown, Interruption() as interruption:
             while self.progress < 1:
+                if interruption.came:
+                    self.save()
+                    raise KeyboardInterrupt
                 try:
                     self.step()
                 except InternalError as error:
