@@ -18,6 +18,7 @@ from torch import Tensor
 from aline.errors import CheckpointError
 
 FORMAT = 1
+DEEPEST = 100  # levels of a card; a model that was trained further has one for each time
 
 
 @contextmanager
@@ -98,13 +99,24 @@ def _parse(path: Path, metadata: Mapping[str, str]) -> dict[str, Any]:
     try:
         card: dict[str, Any] = json.loads(metadata["aline"])
         newer = card["format"] > FORMAT
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise _damaged(path, "its card is unreadable") from None
+    if _is_deep(card):
+        raise _damaged(path, f"its card is nested more than {DEEPEST} deep")
     if newer:
         raise CheckpointError(
             f"{path} has format {card['format']}, this aline reads up to {FORMAT}: upgrade aline"
         )
     return card
+
+
+def _is_deep(card: dict[str, Any]) -> bool:
+    """Whether a card is nested deeper than any real one, and than all that reads it can follow."""
+    level: list[Any] = [card]
+    for _ in range(DEEPEST):
+        nested = [one for one in level if isinstance(one, dict | list)]
+        level = [v for one in nested for v in (one.values() if isinstance(one, dict) else one)]
+    return bool(level)
 
 
 @contextmanager

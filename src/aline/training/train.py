@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from aline.episodes import Context, FixedPool, Goal, RandomPolicy, draw_goals, play
 from aline.episodes.play import Offers, anywhere
-from aline.errors import InputError, InternalError
+from aline.errors import CheckpointError, InputError, InternalError
 from aline.model import LearnedPolicy, Model, ModelConfig, Network, fresh
 from aline.model.checkpoint import read_tensors, write_tensors
 from aline.model.kernels import Bank
@@ -458,6 +458,17 @@ class Run:
         if not (self.folder / CHECKPOINT).is_file():
             return
         tensors, card = read_tensors(self.folder / CHECKPOINT)
+        try:
+            self._take_over(tensors, card)
+        except InputError:
+            raise
+        except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
+            raise CheckpointError(
+                f"{self.folder / CHECKPOINT} is not what a training saves ({error!r}): restore it, "
+                "or train into another folder"
+            ) from None
+
+    def _take_over(self, tensors: Mapping[str, Tensor], card: Mapping[str, Any]) -> None:
         mine = self.description()
         for key in ("task", "model", "config", "seed"):
             if json.loads(json.dumps(mine[key])) != card[key]:
@@ -465,7 +476,7 @@ class Run:
                     f"{self.folder} holds a run with another {key}: resume it with the settings "
                     "it was started with, or train into another folder"
                 )
-        self.round, self.elapsed = card["round"], card["elapsed"]
+        self.round, self.elapsed = int(card["round"]), float(card["elapsed"])
         self.network.load_state_dict(network_weights(tensors))
         state: dict[int, dict[str, Tensor]] = {}
         for name, value in tensors.items():
