@@ -24,11 +24,13 @@ from pathlib import Path
 import torch
 
 from aline import tasks
+from aline.engine import BatchEngine
 from aline.evaluation.information import information_rows, measure_information
 from aline.evaluation.results import Row, result
 from aline.evaluation.simulated import Protocol
-from aline.model import LearnedPolicy, ModelConfig, Network
-from aline.model.checkpoint import read_tensors
+from aline.files import read_tensors
+from aline.model import ModelConfig, Network
+from aline.policies import LearnedPolicy
 from aline.tasks import Spec
 from aline.training.budget import parse_duration
 from aline.training.train import CHECKPOINT, network_weights
@@ -66,7 +68,7 @@ def evaluate(path: Path, episodes: int, contrastive: int) -> list[Row]:
     network.eval().requires_grad_(False)
     task = tasks.get("location").described_by(network.spec)
     protocol = Protocol(episodes, network.spec.horizon, network.spec.start, seed=1)
-    policy = LearnedPolicy(network)
+    policy = LearnedPolicy(BatchEngine(network))
     found = measure_information(policy, task, protocol, contrastive, network=network)
     rows = information_rows("aline-box", task, protocol, found)
     minutes = card["elapsed"] / 60

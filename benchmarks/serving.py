@@ -125,6 +125,8 @@ def _raise_services() -> None:
             create_app(settings),
             port=settings.port,
             http=Protocol,
+            ws="none",
+            proxy_headers=False,
             log_level="error",
             access_log=False,
         )

@@ -28,9 +28,24 @@ class Server:
             os.chown(self.folder, owner.pw_uid, owner.pw_gid)
         data = self.folder / "data"
         self._run("initdb", "-D", data, "-U", "aline", "-A", "trust", "--no-sync")
+        self.start()
+
+    def start(self) -> None:
+        """Run, again if it was halted."""
         # Commits are flushed as in use; only the server's listening is narrowed.
         options = f"-c listen_addresses='' -c unix_socket_directories={self.folder}"
-        self._run("pg_ctl", "-D", data, "-w", "-l", self.folder / "log", "-o", options, "start")
+        where = "-D", self.folder / "data", "-w", "-l", self.folder / "log"
+        self._run("pg_ctl", *where, "-o", options, "start")
+
+    def halt(self) -> None:
+        """Stop, as for an upgrade; what it holds stays."""
+        self._run("pg_ctl", "-D", self.folder / "data", "-m", "fast", "-w", "stop")
+
+    def processes(self) -> list[int]:
+        """The server and all that serve its clients."""
+        first = int((self.folder / "data" / "postmaster.pid").read_text().split()[0])
+        children = Path(f"/proc/{first}/task/{first}/children").read_text().split()
+        return [first, *map(int, children)]
 
     def _run(self, program: str, *arguments: object) -> None:
         path = find_program(program)

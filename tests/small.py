@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from aline.episodes import Context, Goal, goal_of
-from aline.model import Model, ModelConfig, Network, fresh
+from aline.model import Belief, Encoded, Mixture, Model, ModelConfig, Network, fresh
 from aline.tasks import Spec, Task, get
 
 SIZES = {
@@ -50,6 +50,28 @@ def random_context(spec: Spec, batch: int, length: int, seed: int = 0) -> Contex
     if spec.outcome.to_json()["kind"] == "binary":
         outcomes = outcomes.sign()
     return Context(spec.design.sample(batch, length, generator), outcomes)
+
+
+def simulated_context(task: Task, batch: int, length: int, seed: int = 0) -> Context:
+    """Random designs as a task answers them, for outcomes of any kind."""
+    generator = seeded(seed)
+    designs = task.spec.design.sample(batch, length, generator)
+    return Context(designs, task.draw(batch, generator).answer(designs, generator))
+
+
+def posterior_of(network: Network, context: Context) -> Mixture:
+    """[batch, 1, parameter], after a whole context."""
+    return network.posterior(network.encode(context))
+
+
+def scores_of(network: Network, encoded: Encoded, goal: Goal, candidates: Tensor) -> Tensor:
+    """[batch, group, n]."""
+    return network.scores(encoded, network.summary(encoded), goal, candidates)
+
+
+def everything(belief: Belief) -> Tensor:
+    """Everything a belief [batch, ...] says, in one tensor [batch, numbers]."""
+    return torch.cat([part.flatten(1) for part in belief.tensors().values()], 1)
 
 
 def goal_for(spec: Spec, names: tuple[str, ...], batch: int) -> Goal:

@@ -14,18 +14,22 @@ SOURCE = Path(__file__).parents[1] / "src" / "aline"
 # training and experiment share a rank, so neither imports the other.
 RANKS = {
     "errors": 0,
+    "files": 1,
     "spaces": 1,
     "tasks": 2,
     "episodes": 3,
     "model": 4,
     "zoo": 5,
-    "training": 6,
-    "experiment": 6,
-    "baselines": 7,
-    "evaluation": 8,
-    "app": 9,
-    "psychopy": 9,
-    "__main__": 10,
+    "engine": 5,
+    "policies": 6,
+    "training": 7,
+    "experiment": 7,
+    "functions": 8,  # a plug-in: what is below knows it by name only (model/advice.py, tasks)
+    "baselines": 9,
+    "evaluation": 10,
+    "app": 11,
+    "psychopy": 11,
+    "__main__": 12,
 }
 
 

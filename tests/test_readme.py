@@ -35,6 +35,14 @@ def test_the_own_task_example_trains_and_runs(tmp_path, monkeypatch, capsys):
     assert len(resumed.trials) == 20
 
 
+def test_the_example_of_several_outcomes_runs():
+    page = (README.parent / "docs" / "outcomes.md").read_text()
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    names: dict[str, object] = {}
+    exec(example.replace('budget="10min"', "rounds=2, progress=False"), names)
+    assert names["prediction"]["rt"].mean.shape == (2,)
+
+
 def test_the_example_is_the_file_in_examples():
     """Up to its docstrings and units, which a README need not repeat."""
     example = (README.parent / "examples" / "decay.py").read_text()

@@ -116,7 +116,8 @@ export class Experiment {
     return this.post("/ask");
   }
 
-  /** Record what a trial gave; `design` says where, if not at the design proposed. */
+  /** Record what a trial gave: 0 or 1, a number, a label, or an object of several by name, as the
+   *  model's `form` says; `design` says where, if not at the design proposed. */
   tell(trial, outcome, design) {
     const body = design === undefined ? { outcome } : { outcome, design };
     return this.post(`/trials/${numberOf(trial)}/tell`, body);
@@ -148,7 +149,8 @@ export class Experiment {
     return (await this.client.call("GET", path)).parameters;
   }
 
-  /** What would be measured at designs: { mean, std, interval }, lists in their order. */
+  /** What would be measured at designs: { mean, std, interval }, lists in their order; of labels
+   *  { probabilities }, a list for each; of several outcomes { parts }, these for each name. */
   predict(designs, level = 0.95) {
     return this.post("/predict", { designs, level });
   }

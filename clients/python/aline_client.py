@@ -160,7 +160,11 @@ class Experiment:
         return Trial(self._post("/ask"))
 
     def tell(self, trial, outcome, design=None):
-        """Record what a trial gave; `design` says where, if not at the design proposed."""
+        """Record what a trial gave; `design` says where, if not at the design proposed.
+
+        The outcome is 0 or 1, a number, a label, or of several outcomes a dictionary by name, as
+        the model's "form" says (`Client.models`).
+        """
         body = {"outcome": outcome}
         if design is not None:
             body["design"] = design
@@ -192,7 +196,11 @@ class Experiment:
         return self._client._call("GET", path)["parameters"]
 
     def predict(self, designs, level=0.95):
-        """What would be measured at designs: {"mean", "std", "interval"}, lists in their order."""
+        """What would be measured at designs: {"mean", "std", "interval"}, lists in their order.
+
+        Of labels and levels "probabilities", a list for each; of several outcomes "parts", these
+        for each name.
+        """
         return self._post("/predict", {"designs": designs, "level": level})
 
     def export(self, format="json"):

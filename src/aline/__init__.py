@@ -7,8 +7,18 @@ if TYPE_CHECKING:
     from aline.episodes.goals import predictions
     from aline.errors import AlineError, UserError
     from aline.experiment.experiment import Experiment
-    from aline.experiment.regressor import ActiveRegressor
-    from aline.spaces import Binary, Box, Grid, Pool, Real
+    from aline.functions.regressor import ActiveRegressor
+    from aline.spaces import (
+        Binary,
+        Box,
+        Categorical,
+        Count,
+        Grid,
+        Ordinal,
+        Outcomes,
+        Pool,
+        Real,
+    )
     from aline.tasks.psychometric import Psychometric
     from aline.tasks.task import Task
     from aline.training.train import train
@@ -21,8 +31,12 @@ __all__ = [
     "AlineError",
     "Binary",
     "Box",
+    "Categorical",
+    "Count",
     "Experiment",
     "Grid",
+    "Ordinal",
+    "Outcomes",
     "Pool",
     "Psychometric",
     "Real",
@@ -37,12 +51,16 @@ __all__ = [
 # Where each public name lives. They are imported on first use: `import aline` stays instant,
 # and a command such as `aline --help` does not wait for torch.
 _HOMES = {
-    "ActiveRegressor": "aline.experiment.regressor",
+    "ActiveRegressor": "aline.functions.regressor",
     "AlineError": "aline.errors",
     "Binary": "aline.spaces",
     "Box": "aline.spaces",
+    "Categorical": "aline.spaces",
+    "Count": "aline.spaces",
     "Experiment": "aline.experiment.experiment",
     "Grid": "aline.spaces",
+    "Ordinal": "aline.spaces",
+    "Outcomes": "aline.spaces",
     "Pool": "aline.spaces",
     "Psychometric": "aline.tasks.psychometric",
     "Real": "aline.spaces",

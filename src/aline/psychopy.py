@@ -28,9 +28,9 @@ from aline.errors import InputError, StateError
 from aline.experiment import Experiment
 from aline.experiment.posterior import Posterior
 from aline.experiment.trial import Trial
+from aline.files import write_atomically
 from aline.model import Model
-from aline.model.checkpoint import write_atomically
-from aline.spaces import Box
+from aline.spaces import Binary, Box
 from aline.zoo import load
 
 Collision = Literal["rename", "overwrite", "fail"]
@@ -67,6 +67,11 @@ class AlineHandler:
             raise InputError(
                 "a handler has one level a trial, and this model's designs have "
                 f"{', '.join(model.spec.design.names)}: use aline.Experiment"
+            )
+        if not isinstance(model.spec.outcome, Binary):
+            raise InputError(
+                "a handler takes a yes or a no, and this model's trials give "
+                f"{model.spec.outcome.words()}: use aline.Experiment"
             )
         (self._axis,) = model.spec.design.names
         self.experiment = Experiment(
@@ -150,7 +155,6 @@ class AlineHandler:
         shown = self.intensities[-1] if intensity is None else intensity
         told = self.experiment.tell(self._trial, result, {self._axis: shown})
         self._trial = None
-        assert told.outcome is not None
         self.intensities[-1] = told.design[self._axis]
         self.responses.append(told.outcome)
         self.finished = self.finished or self.experiment.finished

@@ -15,8 +15,8 @@ from typer.testing import CliRunner, Result
 from aline import __version__, zoo
 from aline.app.cli import app
 from aline.app.taskfile import load_task
+from aline.files import read_card
 from aline.model import Model
-from aline.model.checkpoint import read_card
 from aline.tasks import BUILT_IN, Task
 
 COMMANDS = ("demo", "tasks", "models", "train", "evaluate", "bench", "serve")

@@ -15,7 +15,7 @@ def test_every_built_in_task_is_listed() -> None:
     first = rows[0]
     assert first["parameters"][0] == "threshold ~ Uniform(-3, 3)"
     assert first["design"] == "stimulus in [-5, 5]"
-    assert first["outcome"] == "yes or no"
+    assert first["outcome"] == "a yes or a no"
     json.dumps(rows)
 
 

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from aline.app.tables import aligned, decimals, duration, number, outcome_text
+from aline.app.tables import aligned, decimals, duration, number
 from aline.spaces import Binary, Real
 
 
@@ -24,9 +24,9 @@ def test_zero_has_no_sign() -> None:
 
 
 def test_outcomes_in_words() -> None:
-    assert outcome_text(Binary(), 1.0) == "yes"
-    assert outcome_text(Binary(), 0.0) == "no"
-    assert outcome_text(Real(0.0, 2.0), 1.2345) == "1.23"
+    assert Binary().text(1.0) == "yes"
+    assert Binary().text(0.0) == "no"
+    assert Real(0.0, 2.0).text(1.2345) == "1.23"
 
 
 @pytest.mark.parametrize(

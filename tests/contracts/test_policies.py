@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from small import goal_for, seeded, small_network
+from small import SIZES, goal_for, seeded, small_network
 from torch.distributions import Uniform
 
 from aline.baselines import (
@@ -22,9 +22,11 @@ from aline.baselines import (
     Vsoed,
     VsoedConfig,
 )
+from aline.engine import BatchEngine, LiveEngine, TorchRunner
 from aline.episodes import FixedPool, Offer, Policy, RandomPolicy, play
-from aline.model import LearnedPolicy
-from aline.model.policy import Memory
+from aline.functions.units import StandardisedEngine
+from aline.model import ModelConfig, Network, fresh
+from aline.policies import LearnedPolicy, Memory
 from aline.spaces import Binary, Pool, Real
 from aline.tasks import Task, get, is_differentiable
 
@@ -58,9 +60,20 @@ def grid_policies(task: Task) -> dict[str, Policy]:
     return {"QUEST+": QuestPlus(task, points), "psi-marginal": PsiMarginal(task, points)}
 
 
+def live(network: Network) -> LiveEngine:
+    return LiveEngine(network, TorchRunner(network))
+
+
+def in_any_units(task: Task) -> StandardisedEngine:
+    plain = {"plugin": "functions", "plugin_settings": {"kernels": 3}}
+    network = fresh(task.fitted().spec, ModelConfig(**plain, **SIZES), seeded(0))
+    return StandardisedEngine(BatchEngine(network.eval().requires_grad_(False)))
+
+
 def policies(task: Task) -> dict[str, Policy]:
-    pool, box = small_network(task), small_network(task, policy="box")
-    full = small_network(task, context="full")
+    pool, box = BatchEngine(small_network(task)), BatchEngine(small_network(task, policy="box"))
+    full = BatchEngine(small_network(task, context="full"))
+    informed = BatchEngine(small_network(task, policy="informed"))
     return (
         grid_policies(task)
         | {
@@ -69,8 +82,10 @@ def policies(task: Task) -> dict[str, Policy]:
             "learned, exploring": LearnedPolicy(pool, explore=True, candidates=12),
             "learned, refining": LearnedPolicy(pool, candidates=12, refine=2),
             "learned, full context": LearnedPolicy(full, candidates=12),
-            "informed": LearnedPolicy(small_network(task, policy="informed"), candidates=12),
+            "informed": LearnedPolicy(informed, candidates=12),
             "learned box": LearnedPolicy(box),
+            "learned, live": LearnedPolicy(live(pool.network), candidates=12),
+            "learned box, live": LearnedPolicy(live(box.network)),
             "learned box, exploring": LearnedPolicy(box, explore=True),
             "uncertainty": UncertaintyPolicy(pool, candidates=12),
             "ACE, random": AcePolicy(pool, acquisition="rs"),
@@ -79,7 +94,7 @@ def policies(task: Task) -> dict[str, Policy]:
         | needing_a_likelihood(task)
         | (
             {
-                "learned, standardising": LearnedPolicy(pool, candidates=12, standardise=True),
+                "learned, standardising": LearnedPolicy(in_any_units(task), candidates=12),
                 "a GP": GPPolicy(task.spec, "us", candidates=12),
                 "a GP, random": GPPolicy(task.spec, "rs", normalise=True),
             }
@@ -112,7 +127,7 @@ LEARNED = pytest.mark.parametrize(("task", "policy"), LEARNED_CASES)
 
 def scores(policy: LearnedPolicy) -> bool:
     """Whether it takes the best candidate, and leaves nothing to chance."""
-    return policy.network.config.policy == "pool" and not policy.explore
+    return policy.engine.network.config.policy == "pool" and not policy.explore
 
 
 def started(policy: Policy, task: Task) -> Any:
@@ -177,7 +192,7 @@ def test_a_goal_in_turns_is_its_parts_one_after_the_other(task: Task, policy: Po
     goals = [goal_for(task.spec, (name,), BATCH) for name in task.spec.parameters.names[:2]]
     state = policy.begin(replace(goals[0], turns=tuple(goals)))
     for observed in range(4):
-        part = Memory(state.view, goals[observed % len(goals)])
+        part = Memory(state.state, goals[observed % len(goals)])
         design = policy.choose(state, None, seeded(observed))
         assert torch.equal(design, policy.choose(part, None, seeded(observed)))
         state = policy.observe(state, design, torch.ones(BATCH))

@@ -1,8 +1,9 @@
+import math
 from dataclasses import replace
 
 import pytest
 import torch
-from small import seeded, small_network
+from small import scores_of, seeded, small_network
 from torch.distributions import Uniform
 
 from aline.episodes import Context, Goal, draw_goals, goal_of, predictions
@@ -77,12 +78,13 @@ def test_training_wants_predictions_anywhere_and_in_regions() -> None:
 def test_a_policy_reads_a_set_of_points_whatever_their_number() -> None:
     spec = line()
     eight, many = (predictions(at={"x": [1.0] * count}) for count in (8, 64))
-    assert goal_of(spec, ["a", eight]).log_weight.tolist() == [[0.0] * 10]
+    assert goal_of(spec, ["a", eight]).log_weight.tolist() == [[0.0, -math.inf] + [0.0] * 8]
     weights = goal_of(spec, ["a", many]).log_weight
     assert float(weights[:, 2:].exp().sum()) == pytest.approx(8.0)
-    candidates = spec.design.sample(1, 10, seeded(3))[:, None]
-    view = small_network(Task(**LINE)).read(Context.empty(1, 1))  # type: ignore[arg-type]
-    scores = [view.scores(candidates, goal_of(spec, t)) for t in (eight, many)]
+    candidates = spec.design.sample(1, 10, seeded(3))
+    network = small_network(Task(**LINE))  # type: ignore[arg-type]
+    nothing = network.encode(Context.empty(1, 1))
+    scores = [scores_of(network, nothing, goal_of(spec, t), candidates) for t in (eight, many)]
     assert torch.allclose(*scores, atol=1e-5)
 
 

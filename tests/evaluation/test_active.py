@@ -15,8 +15,9 @@ from aline.evaluation.active import (
     ratio,
     seconds_per_run,
 )
+from aline.functions.problems import FunctionWorld, function_named
 from aline.spaces import Box
-from aline.tasks import FunctionWorld, function_named, get
+from aline.tasks import get
 
 GP1D, GP2D = get("gp1d"), get("gp2d")
 MODEL1, MODEL2 = small_model(GP1D), small_model(GP2D)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from small import small_model
+from small import posterior_of, small_model
 from torch import Tensor
 from torch.distributions import Normal
 
@@ -146,7 +146,7 @@ def test_posteriors_are_those_of_the_prefixes() -> None:
     for i, length in enumerate((0, 4)):
         context = played.context
         prefix = Context(context.designs[:, :length], context.outcomes[:, :length])
-        alone = model.network.read(prefix).posterior()
+        alone = posterior_of(model.network, prefix)
         assert torch.allclose(played.posterior.mean[:, i], alone.mean[:, 0], atol=1e-5)
     again = posteriors_after(model.network, played.context, [4])
     assert torch.allclose(again.mean[:, 0], played.posterior.mean[:, 1], atol=1e-5)

@@ -1,8 +1,9 @@
 import pytest
 import torch
-from small import seeded, small_network
+from small import posterior_of, seeded, small_network
 
 from aline.baselines import PsiMarginal
+from aline.engine import BatchEngine
 from aline.episodes import RandomPolicy
 from aline.evaluation.observers import (
     grid_errors,
@@ -10,7 +11,7 @@ from aline.evaluation.observers import (
     play_observers,
     posterior_rmse,
 )
-from aline.model import LearnedPolicy
+from aline.policies import LearnedPolicy
 from aline.tasks import get
 
 GRID = {"threshold": 9, "slope": 4, "guess": 3, "lapse": 3}
@@ -29,7 +30,7 @@ def test_policies_meet_the_same_observers_with_the_same_luck() -> None:
 
 def test_what_was_asked_before_is_answered_again_as_it_was() -> None:
     task = get("psychometric", horizon=6)
-    policy = LearnedPolicy(small_network(task))
+    policy = LearnedPolicy(BatchEngine(small_network(task)))
     first = play_observers(policy, task, TARGET, count=5, seed=2, steps=3)
     both = play_observers(policy, task, ("lapse",), count=5, seed=2, given=first.context.designs)
     assert torch.equal(both.context.designs[:, :3], first.context.designs)
@@ -59,13 +60,13 @@ def test_errors_of_a_grid_are_those_of_its_posterior() -> None:
 def test_errors_of_the_network_are_those_of_its_draws() -> None:
     task = get("psychometric", horizon=4)
     network = small_network(task)
-    played = play_observers(LearnedPolicy(network), task, TARGET, count=3, seed=0)
+    played = play_observers(LearnedPolicy(BatchEngine(network)), task, TARGET, count=3, seed=0)
     errors = network_errors(network, played)
     assert errors["guess"].shape == (3, 5)
     some = network_errors(network, played, [0, 4])
     assert torch.allclose(some["guess"], errors["guess"][:, [0, 4]], rtol=0.2)
     with torch.no_grad():
-        draws = network.read(played.context).posterior().sample(20000, seeded(0))[:, :, 0]
+        draws = posterior_of(network, played.context).sample(20000, seeded(0))[:, :, 0]
     truth = task.spec.parameters.to_labels(played.theta)["guess"]
     expected = (task.spec.parameters.to_labels(draws)["guess"] - truth).square().mean(0)
     assert torch.allclose(errors["guess"][:, -1], expected, rtol=0.2)

@@ -5,13 +5,15 @@ import tracemalloc
 
 import pytest
 import torch
-from small import small_model
+from small import SIZES, seeded, small_model
 
+from aline.engine.engine import MANY
 from aline.errors import InputError
 from aline.evaluation.simulated import posteriors_after
 from aline.experiment import Experiment, Posterior
-from aline.experiment.observed import MANY
 from aline.experiment.storage import MemoryStorage
+from aline.model import Model, ModelConfig, fresh
+from aline.tasks import get
 
 
 def test_a_thousand_trials_neither_slow_down_nor_grow_nor_drift() -> None:
@@ -32,21 +34,24 @@ def test_a_thousand_trials_neither_slow_down_nor_grow_nor_drift() -> None:
     # What is kept is the trials themselves: a few hundred bytes each.
     assert held[999] - held[499] < 500 * 4000
     state = experiment._state
-    live = state.view.posterior().moments()[0][0, 0]
-    at_once = posteriors_after(model.network, state.view.context, [1000]).moments()[0][0, 0]
+    live = state.engine.posterior(state.data).moments()[0][0]
+    at_once = posteriors_after(model.network, state.context, [1000]).moments()[0][0, 0]
     assert torch.allclose(live, at_once, atol=1e-4)
 
 
-def test_what_is_read_at_once_is_what_was_read_one_by_one() -> None:
+@pytest.mark.parametrize("kind", ["psychometric", "functions"])
+def test_what_is_read_at_once_is_what_was_read_one_by_one(kind: str) -> None:
     """After a resumption, an undo and in the history of more trials than are read one by one."""
     storage, before = MemoryStorage(), None
-    experiment = Experiment(small_model("psychometric"), storage=storage, horizon=MANY + 20)
-    designs = {"stimulus": torch.linspace(-4, 4, MANY + 5).tolist()}
+    model = _of_functions() if kind == "functions" else small_model("psychometric")
+    (axis,) = model.spec.design.names
+    experiment = Experiment(model, storage=storage, horizon=MANY + 20)
+    designs = {axis: torch.linspace(-4, 4, MANY + 5).tolist()}
     experiment.attach(designs, [float(n % 3 == 0) for n in range(MANY + 5)])
     for number in range(3):
         before = experiment.posterior()
         experiment.tell(experiment.ask(), number % 2)
-    resumed = Experiment.resume(storage, model=small_model("psychometric"))
+    resumed = Experiment.resume(storage, model=model)
     _assert_same(resumed.posterior(), experiment.posterior())
     lengths = [0, 7, MANY + 7, MANY + 8]
     whole = experiment.history()
@@ -57,6 +62,11 @@ def test_what_is_read_at_once_is_what_was_read_one_by_one() -> None:
     experiment.undo()
     assert before is not None
     _assert_same(experiment.posterior(), before)
+
+
+def _of_functions() -> Model:
+    config = ModelConfig(plugin="functions", plugin_settings={"kernels": 4}, **SIZES)  # type: ignore[arg-type]
+    return Model(fresh(get("gp1d").spec, config, seeded(0)).eval().requires_grad_(False))
 
 
 def _assert_same(a: Posterior, b: Posterior) -> None:

@@ -7,8 +7,8 @@ from experiment.small import SIZES, TASKS, small, small_task
 from aline.errors import InputError
 from aline.evaluation.exact import exact_grid_posterior
 from aline.experiment import Experiment, RefinedPosterior
+from aline.experiment.refine import Draws
 from aline.model import Model, ModelConfig, fresh
-from aline.model.refine import Draws
 from aline.tasks import Task, get
 from aline.tasks.linear import exact_posterior
 
@@ -70,7 +70,7 @@ def test_a_psychometric_function_against_a_grid() -> None:
     experiment = Experiment(untrained(task))
     stimuli = [-4.0, -2.0, -1.0, 0.0, 0.5, 1.0, 2.0, 4.0]
     experiment.attach({"stimulus": stimuli}, [0, 0, 0, 1, 0, 1, 1, 1])
-    context = experiment._state.view.context
+    context = experiment._state.context
     exact = exact_grid_posterior(task, context, 201)
     found = experiment.refined()
     for name, (values, (density,)) in exact.items():
@@ -122,7 +122,10 @@ def test_a_task_of_ones_own_is_passed() -> None:
 
 
 def test_outcomes_in_other_units_have_no_likelihood() -> None:
-    experiment = Experiment(untrained(get("linear")), standardise=True, target="slope")
+    config = ModelConfig(plugin="functions", plugin_settings={"kernels": 3}, **SIZES)
+    network = fresh(get("gp1d").spec, config, torch.Generator().manual_seed(0))
+    model = Model(network.eval().requires_grad_(False))
+    experiment = Experiment(model, standardise=True, target="lengthscale")
     with pytest.raises(InputError, match="standardise=True"):
         experiment.refined()
 

@@ -17,8 +17,9 @@ from aline.spaces import Box, Pool
 from aline.tasks import get
 
 GP2D = small_model(get("gp2d", horizon=6))
-# One with a bank of kernels, and so with a process that has noise.
-BANK = Model(fresh(GP2D.spec, ModelConfig(kernels=6, **SIZES), seeded(0)).requires_grad_(False))
+# One with a bank of kernels, and so for outcomes in any units and with a process that has noise.
+KERNELS = ModelConfig(plugin="functions", plugin_settings={"kernels": 6}, **SIZES)  # type: ignore[arg-type]
+BANK = Model(fresh(GP2D.spec, KERNELS, seeded(0)).eval().requires_grad_(False))
 
 TARGETS = [
     "lengthscale_1",
@@ -60,7 +61,7 @@ def test_outcomes_in_any_units(tmp_path: Path) -> None:
     found = {}
     for scale in (1.0, 1e-4):
         url = f"sqlite:///{tmp_path / f'{scale}.db'}"
-        experiment = Experiment(GP2D, standardise=True, storage=url)
+        experiment = Experiment(BANK, standardise=True, storage=url)
         # The second design does not know the scale yet.
         for x in (-3.0, 1.0, 4.0):
             experiment.attach({"x1": x, "x2": 0.0}, answer({"x1": x, "x2": 0.0}) * scale)
@@ -71,7 +72,7 @@ def test_outcomes_in_any_units(tmp_path: Path) -> None:
             experiment.tell(trial, answer(trial.design) * scale)
         predicted = experiment.predict({"x1": [0.0, 2.0], "x2": [0.0, 0.0]})
         found[scale] = asked, predicted.mean / scale, predicted.std / scale
-        resumed = Experiment.resume(url, model=GP2D).predict({"x1": [0.0, 2.0], "x2": [0.0, 0.0]})
+        resumed = Experiment.resume(url, model=BANK).predict({"x1": [0.0, 2.0], "x2": [0.0, 0.0]})
         assert torch.equal(resumed.mean, predicted.mean)
         assert torch.equal(resumed.interval()[0], predicted.interval()[0])
     (asked, mean, std), (asked_too, mean_too, std_too) = found.values()
@@ -82,8 +83,8 @@ def test_outcomes_in_any_units(tmp_path: Path) -> None:
 
 
 def test_abandoned_outcomes_leave_the_scale(tmp_path: Path) -> None:
-    first = Experiment(GP2D, standardise=True)
-    second = Experiment(GP2D, standardise=True)
+    first = Experiment(BANK, standardise=True)
+    second = Experiment(BANK, standardise=True)
     for experiment in (first, second):
         for x in (-3.0, 1.0, 4.0):
             experiment.attach({"x1": x, "x2": 0.0}, answer({"x1": x, "x2": 0.0}))
@@ -95,15 +96,22 @@ def test_abandoned_outcomes_leave_the_scale(tmp_path: Path) -> None:
 
 
 def test_parameters_in_the_outcomes_units_need_the_tasks_units() -> None:
-    assert Experiment(GP2D, standardise=True).target == ["predictions"]
-    assert Experiment(GP2D, standardise=True, target="lengthscale_1").target == ["lengthscale_1"]
+    assert Experiment(BANK, standardise=True).target == ["predictions"]
+    assert Experiment(BANK, standardise=True, target="lengthscale_1").target == ["lengthscale_1"]
     with pytest.raises(InputError, match="output_scale is in the outcome's units"):
-        Experiment(GP2D, standardise=True, target=["output_scale"])
-    experiment = Experiment(GP2D, standardise=True)
+        Experiment(BANK, standardise=True, target=["output_scale"])
+    experiment = Experiment(BANK, standardise=True)
     with pytest.raises(InputError, match="output_scale is in the outcome's units"):
         experiment.target = "output_scale"
     with pytest.raises(InputError, match="real outcomes"):
         Experiment(small_model("psychometric"), standardise=True)
+
+
+def test_simulators_that_are_no_functions_have_units_of_their_own() -> None:
+    storage = MemoryStorage()
+    with pytest.raises(InputError, match="standardise is for models of unknown functions"):
+        Experiment(GP2D, standardise=True, storage=storage)  # without the plug-in
+    assert storage.names() == []
 
 
 def test_a_known_noise_survives_a_resume(tmp_path: Path) -> None:
@@ -129,7 +137,7 @@ def test_a_known_noise_survives_a_resume(tmp_path: Path) -> None:
 @pytest.mark.parametrize("noise", [-1.0, float("nan"), float("inf"), True, "0.1"])
 def test_noise_that_is_no_deviation(noise: object) -> None:
     with pytest.raises(InputError, match=r"noise must be a standard deviation.*leave it out"):
-        Experiment(GP2D, standardise=True, noise=noise)  # type: ignore[arg-type]
+        Experiment(BANK, standardise=True, noise=noise)  # type: ignore[arg-type]
 
 
 def test_in_the_tasks_units_the_noise_is_the_models() -> None:

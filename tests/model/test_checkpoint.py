@@ -12,13 +12,13 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save_file
-from small import largest_difference, random_context, seeded, small_model
+from small import largest_difference, posterior_of, random_context, seeded, small_model
 from torch.distributions import Dirichlet, Gamma
 
 import aline
 from aline.errors import CheckpointError
+from aline.files import FORMAT, read_card, read_tensors, write_atomically, write_tensors
 from aline.model import Model
-from aline.model.checkpoint import FORMAT, read_card, read_tensors, write_atomically, write_tensors
 from aline.model.model import CARD, WEIGHTS
 from aline.spaces import Grid, Real
 from aline.tasks import Task, get
@@ -43,7 +43,7 @@ def test_round_trip_is_exact(task: Task, context: str, tmp_path: Path) -> None:
     again = Model.load(tmp_path / "model")
     assert again.card() == model.card()
     data = random_context(model.spec, 2, 4)
-    one, other = (m.network.read(data).posterior() for m in (model, again))
+    one, other = (posterior_of(m.network, data) for m in (model, again))
     assert torch.equal(one.mean, other.mean)
     assert torch.equal(one.std, other.std)
     assert not any(p.requires_grad for p in again.network.parameters())
@@ -172,12 +172,12 @@ def nested(depth: int) -> dict[str, Any]:
         ("model", {"layers": 10**6, "policy_layers": 10**6}),
         ("model", {"width": 10**6, "feedforward": 10**9}),
         ("model", {"components": 10**9}),
-        ("model", {"kernels": 10**7, "hypotheses": 10**9}),
+        ("model", {"plugin_settings": {"kernels": 10**7}}),
         ("model", {"heads": 0}),
         ("model", {"heads": -1}),
         ("model", {"layers": 1e308}),
         ("model", {"width": None}),
-        ("model", {"looks": "many"}),
+        ("model", {"zoom_layers": "many"}),
         ("task", {"outcome": {"kind": "real", "loc": 0.0, "scale": 1.0, "knee": -1.0}}),
         ("task", {"design": {"bounds": {}, "points": None}}),
         ("task", {"parameters": {"a": {"family": "Uniform", "low": 1.0, "high": 0.0}}}),
@@ -254,6 +254,6 @@ def test_a_loaded_model_answers_as_the_saved_one(tmp_path: Path) -> None:
     model = small_model("location", policy="box")
     again = Model.load(model.save(tmp_path))
     data = random_context(model.spec, 1, 3)
-    points = torch.zeros(1, 1, 2, 2)
-    one, other = (m.network.read(data).predictive(points) for m in (model, again))
+    points = torch.zeros(1, 2, 2)
+    one, other = (m.network.predictive(m.network.encode(data), points) for m in (model, again))
     assert largest_difference(one.moments()[0], other.moments()[0]) == 0.0

@@ -2,7 +2,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small import random_context, seeded, small_network
+from small import posterior_of, random_context, seeded, small_network
 from torch import distributions as td
 
 from aline.model import Bernoulli, Censored, Mixture
@@ -67,9 +67,8 @@ def test_bernoulli() -> None:
 @given(seed=st.integers(0, 1000))
 def test_posterior_draws_stay_inside_the_priors_support(seed: int) -> None:
     network = NETWORK
-    draws = (
-        network.read(random_context(network.spec, 2, 5, seed)).posterior().sample(200, seeded(seed))
-    )
+    belief = posterior_of(network, random_context(network.spec, 2, 5, seed))
+    draws = belief.sample(200, seeded(seed))
     wild = 20 * draws  # far beyond what any posterior says
     for z in (draws, wild):
         theta = network.spec.parameters.to_user(z)

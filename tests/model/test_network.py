@@ -4,13 +4,22 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from small import SIZES, goal_for, largest_difference, random_context, seeded, small_network
+from small import (
+    SIZES,
+    everything,
+    goal_for,
+    largest_difference,
+    posterior_of,
+    random_context,
+    scores_of,
+    seeded,
+    small_network,
+)
 from torch import Tensor
 
 from aline.episodes import Context, Goal, goal_of, predictions
 from aline.errors import InputError, InternalError
-from aline.model import Belief, Bernoulli, ModelConfig, Network, fresh
-from aline.model.network import MANY
+from aline.model import Encoded, ModelConfig, Network, fresh
 from aline.tasks import get
 
 NETWORKS = {
@@ -25,20 +34,13 @@ lengths = st.integers(1, 12)
 seeds = st.integers(0, 10_000)
 
 
-def numbers(belief: Belief) -> Tensor:
-    """Everything a belief says, in one tensor."""
-    if isinstance(belief, Bernoulli):
-        return belief.logit
-    return torch.stack([belief.log_weight, belief.mean, belief.std])
-
-
 def posterior(network: Network, context: Context) -> Tensor:
-    return numbers(network.read(context).posterior())
+    return everything(posterior_of(network, context))
 
 
 def both(network: Network, context: Context, points: Tensor) -> list[Tensor]:
-    view = network.read(context)
-    return [numbers(view.posterior()), numbers(view.predictive(points[:, None]))]
+    encoded = network.encode(context)
+    return [everything(network.posterior(encoded)), everything(network.predictive(encoded, points))]
 
 
 @EVERY
@@ -78,9 +80,11 @@ def test_padding_does_not_matter(network: Network, length: int, padding: int, se
     )
     assert largest_difference(posterior(network, context), posterior(network, padded)) < TOLERANCE
     goal = goal_for(network.spec, network.spec.parameters.names[:1], 2)
-    candidates = network.spec.design.sample(2, 4, seeded(seed))[:, None]
-    plain = network.read(context).scores(candidates, goal)
-    assert largest_difference(network.read(padded).scores(candidates, goal), plain) < TOLERANCE
+    candidates = network.spec.design.sample(2, 4, seeded(seed))
+    plain, other = (
+        scores_of(network, network.encode(each), goal, candidates) for each in (context, padded)
+    )
+    assert largest_difference(other, plain) < TOLERANCE
 
 
 @EVERY
@@ -89,66 +93,78 @@ def test_padding_does_not_matter(network: Network, length: int, padding: int, se
 def test_candidates_do_not_see_each_other(
     network: Network, length: int, seed: int, count: int
 ) -> None:
-    view = network.read(random_context(network.spec, 2, length, seed))
+    encoded = network.encode(random_context(network.spec, 2, length, seed))
     goal = goal_for(network.spec, network.spec.parameters.names[:1], 2)
-    candidates = network.spec.design.sample(2, count, seeded(seed))[:, None]
-    together = view.scores(candidates, goal)
-    alone = torch.cat([view.scores(candidates[:, :, i : i + 1], goal) for i in range(count)], -1)
-    assert largest_difference(together, alone) < TOLERANCE
+    candidates = network.spec.design.sample(2, count, seeded(seed))
+    together = scores_of(network, encoded, goal, candidates)
+    alone = [scores_of(network, encoded, goal, candidates[:, i : i + 1]) for i in range(count)]
+    assert largest_difference(together, torch.cat(alone, -1)) < TOLERANCE
     assert float(together.std()) > 1e-3
+
+
+KERNELS = ModelConfig(plugin="functions", plugin_settings={"kernels": 3}, **SIZES)
 
 
 @pytest.mark.parametrize(
     "network",
-    [*NETWORKS.values(), fresh(get("gp1d").spec, ModelConfig(kernels=3, **SIZES), seeded(0))],
+    [*NETWORKS.values(), fresh(get("gp1d").spec, KERNELS, seeded(0))],
     ids=["-".join(k) for k in [*NETWORKS, ("kernels",)]],
 )
 @pytest.mark.parametrize("padded", [False, True])
-def test_many_candidates_score_as_few_do(
+def test_many_candidates_score_as_those_that_are_learned_from(
     network: Network, padded: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beyond a number of candidates, and of episodes, they are computed in another way."""
-    spec, batch, count = network.spec, 7, MANY + 6
+    """Without gradients they are computed in another way, a few episodes at a time."""
+    spec, batch, count = network.spec, 7, 40
     context = random_context(spec, batch, 5)
     if padded:
         mask = torch.arange(5) < torch.arange(batch)[:, None].clamp(1, 5)
         context = Context(context.designs, context.outcomes, mask)
     point = {name: [0.1] for name in spec.design.names}
-    candidates = spec.design.sample(batch, count, seeded(1))[:, None]
-    monkeypatch.setattr("aline.model.network.AT_ONCE", 3 * count)
-    with torch.no_grad():
-        view = network.read(context)
+    candidates = spec.design.sample(batch, count, seeded(1))
+    monkeypatch.setattr("aline.model.policy.AT_ONCE", 3 * count)
+    network.policy.requires_grad_(True)
+    try:
         for target in (
             spec.parameters.names[:1],
             [spec.parameters.names[0], predictions(at=point)],
         ):
             goal = goal_of(spec, target).repeat(batch)
-            many = view.scores(candidates, goal)
-            parts = [view.scores(part, goal) for part in candidates.split(MANY // 2, 2)]
-            few = torch.cat(parts, -1)
+            learned = scores_of(network, network.encode(context), goal, candidates)
+            assert learned.requires_grad
+            with torch.no_grad():
+                many = scores_of(network, network.encode(context), goal, candidates)
             # What a candidate is worth counts twentyfold: scores may be large.
-            assert torch.allclose(many, few, rtol=1e-6, atol=TOLERANCE)
-            shared = view.scores(candidates[:1], goal)
-            assert largest_difference(shared[0], many[0]) < TOLERANCE
+            assert torch.allclose(many, learned, rtol=1e-6, atol=TOLERANCE)
+    finally:
+        network.policy.requires_grad_(False)
 
 
 @EVERY
 @few
 @given(seed=seeds, count=st.integers(2, 10))
 def test_predictions_do_not_see_each_other(network: Network, seed: int, count: int) -> None:
-    view = network.read(random_context(network.spec, 2, 5, seed))
-    points = network.spec.design.sample(2, count, seeded(seed))[:, None]
-    together = numbers(view.predictive(points))
-    first = numbers(view.predictive(points[:, :, :1]))
-    kept = together[..., :1] if together.dim() == 3 else together[..., :1, :]
-    assert largest_difference(kept, first) < TOLERANCE
+    encoded = network.encode(random_context(network.spec, 2, 5, seed))
+    points = network.spec.design.sample(2, count, seeded(seed))
+    together = network.predictive(encoded, points)[:, :, :1]
+    first = network.predictive(encoded, points[:, :1])
+    assert largest_difference(everything(together), everything(first)) < TOLERANCE
+
+
+@EVERY
+def test_both_beliefs_at_once_are_each_alone(network: Network) -> None:
+    encoded = network.encode(random_context(network.spec, 2, 5))
+    points = network.spec.design.sample(2, 4, seeded(0))
+    alone = network.posterior(encoded), network.predictive(encoded, points)
+    for a, b in zip(network.beliefs(encoded, points), alone, strict=True):
+        assert largest_difference(everything(a), everything(b)) < TOLERANCE
 
 
 @EVERY
 def test_the_goal_changes_the_policy_and_never_the_posterior(network: Network) -> None:
     spec = network.spec
     context = random_context(spec, 1, 6)
-    candidates = spec.design.sample(1, 10, seeded(1))[:, None]
+    candidates = spec.design.sample(1, 10, seeded(1))
     at = {name: [0.5] for name in spec.design.names}
     goals: list[Goal] = [
         goal_of(spec, [spec.parameters.names[0]]),
@@ -160,9 +176,9 @@ def test_the_goal_changes_the_policy_and_never_the_posterior(network: Network) -
     before = posterior(network, context)
     scores = []
     for goal in goals:
-        view = network.read(context)
-        scores.append(view.scores(candidates, goal))
-        assert torch.equal(numbers(view.posterior()), before)
+        encoded = network.encode(context)
+        scores.append(scores_of(network, encoded, goal, candidates))
+        assert torch.equal(everything(network.posterior(encoded)), before)
     for i, one in enumerate(scores):
         for other in scores[:i]:
             assert largest_difference(one, other) > 1e-4
@@ -175,10 +191,17 @@ def test_padded_targets_do_not_matter(network: Network) -> None:
     rubbish = Goal(
         goal.parameters, torch.full((1, 3, len(spec.design)), 5.0), torch.zeros(1, 3) > 0
     )
-    view = network.read(random_context(spec, 1, 6))
-    candidates = spec.design.sample(1, 10, seeded(1))[:, None]
-    plain, padded = view.scores(candidates, goal), view.scores(candidates, rubbish)
+    encoded = network.encode(random_context(spec, 1, 6))
+    candidates = spec.design.sample(1, 10, seeded(1))
+    plain, padded = (scores_of(network, encoded, each, candidates) for each in (goal, rubbish))
     assert largest_difference(plain, padded) < TOLERANCE
+
+
+def grown(network: Network, encoded: Encoded, context: Context, start: int) -> Encoded:
+    """With the rest of a context, one observation after the other."""
+    for step in range(start, context.length):
+        encoded = network.extend(encoded, context.designs[:, step], context.outcomes[:, step])
+    return encoded
 
 
 @EVERY
@@ -187,27 +210,29 @@ def test_padded_targets_do_not_matter(network: Network) -> None:
 def test_extending_equals_reading_the_whole(network: Network, length: int, seed: int) -> None:
     context = random_context(network.spec, 3, length + 2, seed)
     goal = goal_for(network.spec, network.spec.parameters.names[:1], 3)
-    candidates = network.spec.design.sample(3, 4, seeded(seed))[:, None]
-    view = network.read(Context(context.designs[:, :length], context.outcomes[:, :length]))
-    for step in (length, length + 1):
-        view.scores(candidates, goal)  # fills what a view keeps for its successor
-        view = view.extend(context.designs[:, step], context.outcomes[:, step])
-    whole = network.read(context)
-    assert largest_difference(numbers(view.posterior()), numbers(whole.posterior())) < TOLERANCE
-    scores = [v.scores(candidates, goal) for v in (view, whole)]
-    assert largest_difference(*scores) < TOLERANCE
-    assert torch.equal(view.context.designs, context.designs)
+    candidates = network.spec.design.sample(3, 4, seeded(seed))
+    whole = network.encode(context)
+    first = Context(context.designs[:, :length], context.outcomes[:, :length])
+    for start, encoded in ((length, network.encode(first)), (0, network.begin(3))):
+        more = grown(network, encoded, context, start)
+        for a, b in zip(more.keys, whole.keys, strict=True):
+            assert largest_difference(a.values, b.values) < TOLERANCE
+        posteriors = [everything(network.posterior(each)) for each in (more, whole)]
+        assert largest_difference(*posteriors) < TOLERANCE
+        scores = [scores_of(network, each, goal, candidates) for each in (more, whole)]
+        assert largest_difference(*scores) < TOLERANCE
+        assert torch.equal(more.context.designs, context.designs)
 
 
 @EVERY
-def test_extending_a_padded_view(network: Network) -> None:
+def test_extending_a_padded_context(network: Network) -> None:
     context = random_context(network.spec, 2, 4)
     mask = torch.tensor([[True, True, True, False], [True, False, True, True]])
     masked = Context(context.designs, context.outcomes, mask)
     new = random_context(network.spec, 2, 1, seed=5)
-    grown = network.read(masked).extend(new.designs[:, 0], new.outcomes[:, 0])
-    whole = network.read(masked.append(new.designs[:, 0], new.outcomes[:, 0]))
-    assert torch.equal(numbers(grown.posterior()), numbers(whole.posterior()))
+    more = network.extend(network.encode(masked), new.designs[:, 0], new.outcomes[:, 0])
+    whole = posterior(network, masked.append(new.designs[:, 0], new.outcomes[:, 0]))
+    assert torch.equal(everything(network.posterior(more)), whole)
 
 
 @EVERY
@@ -221,19 +246,43 @@ def test_groups_equal_separate_reads(network: Network, seed: int) -> None:
     visible[:, 1] = torch.arange(7) < 3
     points = network.spec.design.sample(2, 8, seeded(seed)).view(2, 4, 2, -1)
     goal = goal_for(network.spec, network.spec.parameters.names[:1], 2)
-    view = network.read(context, visible)
-    together = [view.posterior(), view.predictive(points)]
-    scores = view.scores(points, goal)
+    encoded = network.regroup(network.encode(context), visible)
+    together = [network.posterior(encoded), network.predictive(encoded, points)]
+    scores = scores_of(network, encoded, goal, points)
     for group in range(4):
-        alone = network.read(Context(context.designs, context.outcomes, visible[:, group]))
-        apart = [alone.posterior(), alone.predictive(points[:, group : group + 1])]
+        alone = network.encode(Context(context.designs, context.outcomes, visible[:, group]))
+        apart = [network.posterior(alone), network.predictive(alone, points[:, group])]
         for a, b in zip(together, apart, strict=True):
-            mine = numbers(a)[..., group : group + 1, :]
-            if not isinstance(a, Bernoulli):
-                mine = numbers(a)[:, :, group : group + 1]
-            assert largest_difference(mine, numbers(b)) < TOLERANCE
-        theirs = alone.scores(points[:, group : group + 1], goal)
+            mine = everything(a[:, group : group + 1])
+            assert largest_difference(mine, everything(b)) < TOLERANCE
+        theirs = scores_of(network, alone, goal, points[:, group])
         assert largest_difference(scores[:, group : group + 1], theirs) < TOLERANCE
+
+
+@EVERY
+def test_points_of_all_groups_are_those_of_each(network: Network) -> None:
+    context = random_context(network.spec, 2, 5)
+    visible = torch.rand(2, 3, 5, generator=seeded(0)) < 0.5
+    points = network.spec.design.sample(2, 4, seeded(0))
+    each = points[:, None].expand(-1, 3, -1, -1)
+    goal = goal_for(network.spec, network.spec.parameters.names[:1], 2)
+    encoded = network.regroup(network.encode(context), visible)
+    beliefs = [everything(network.predictive(encoded, part)) for part in (points, each)]
+    assert largest_difference(*beliefs) < TOLERANCE
+    scores = [scores_of(network, encoded, goal, part) for part in (points, each)]
+    assert largest_difference(*scores) < TOLERANCE
+
+
+@EVERY
+def test_padding_stays_hidden_from_groups(network: Network) -> None:
+    context = random_context(network.spec, 2, 5)
+    mask = torch.tensor([[True, True, True, False, False], [True] * 5])
+    visible = torch.arange(5) < torch.tensor([[2, 5], [2, 5]])[..., None]
+    padded = network.encode(Context(context.designs, context.outcomes, mask))
+    plain = network.encode(context)
+    found = network.posterior(network.regroup(padded, visible))
+    wanted = network.posterior(network.regroup(plain, visible & mask[:, None]))
+    assert largest_difference(everything(found), everything(wanted)) < TOLERANCE
 
 
 @EVERY
@@ -244,8 +293,7 @@ def test_private_observations_equal_appended_ones(network: Network, limited: boo
     visible = torch.ones(2, 3, 5, dtype=torch.bool)
     if limited:
         visible = torch.rand(2, 3, 5, generator=seeded(0)) < 0.5
-    view = network.read(context, visible if limited else None, extra)
-    together = numbers(view.posterior())
+    together = network.posterior(network.regroup(network.encode(context), visible, extra))
     for episode in range(2):
         for group in range(3):
             row, seen = 3 * episode + group, visible[episode, group]
@@ -253,65 +301,80 @@ def test_private_observations_equal_appended_ones(network: Network, limited: boo
                 torch.cat([context.designs[episode, seen], extra.designs[row]])[None],
                 torch.cat([context.outcomes[episode, seen], extra.outcomes[row]])[None],
             )
-            alone = posterior(network, appended)[:, 0, 0]
-            assert largest_difference(together[:, episode, group], alone) < TOLERANCE
+            mine = everything(together[episode : episode + 1, group : group + 1])
+            assert largest_difference(mine, posterior(network, appended)) < TOLERANCE
 
 
-def test_a_view_does_not_silently_drop_private_observations() -> None:
+def test_private_observations_are_not_silently_dropped() -> None:
     network = NETWORKS["independent", "psychometric"]
-    view = network.read(
-        random_context(network.spec, 1, 3), None, random_context(network.spec, 1, 1)
-    )
+    visible, extra = torch.ones(1, 1, 3) > 0, random_context(network.spec, 1, 1)
+    encoded = network.regroup(network.encode(random_context(network.spec, 1, 3)), visible, extra)
     goal = goal_of(network.spec, ["slope"])
-    with pytest.raises(InternalError, match="private"):
-        view.scores(torch.zeros(1, 1, 2, 1), goal)
-    with pytest.raises(InternalError, match="private"):
-        view.extend(torch.zeros(1, 1), torch.ones(1))
+    with pytest.raises(InternalError, match="one group alone has made"):
+        scores_of(network, encoded, goal, torch.zeros(1, 2, 1))
+    with pytest.raises(InternalError, match="without observations of its own"):
+        network.extend(encoded, torch.zeros(1, 1), torch.ones(1))
+
+
+@EVERY
+def test_replaced_observations_are_those_of_another_context(network: Network) -> None:
+    """And what was left in its place passes no gradient."""
+    context = random_context(network.spec, 3, 6)
+    steps = torch.tensor([[0, 4], [2, 5], [1, 3]])
+    new = random_context(network.spec, 3, 2, seed=1)
+    rows = torch.arange(3)[:, None]
+    designs, outcomes = context.designs.clone(), context.outcomes.clone()
+    designs[rows, steps], outcomes[rows, steps] = new.designs, new.outcomes
+    replaced = network.replaced(network.encode(context), steps, new)
+    found = everything(network.posterior(replaced))
+    assert largest_difference(found, posterior(network, Context(designs, outcomes))) < TOLERANCE
+    assert torch.equal(replaced.context.designs, designs)
 
 
 @EVERY
 def test_chosen_parameters_are_those_of_the_whole_posterior(network: Network) -> None:
-    view = network.read(random_context(network.spec, 2, 4))
+    encoded = network.encode(random_context(network.spec, 2, 4))
     index = torch.tensor([[1, 0], [0, 1]])
-    whole, part = view.posterior(), view.posterior(index)
+    whole, part = network.posterior(encoded), network.posterior(encoded, index)
     rows = index[:, None, :, None].expand(-1, 1, -1, whole.mean.shape[-1])
     assert largest_difference(whole.mean.gather(2, rows), part.mean) < TOLERANCE
 
 
 @EVERY
 def test_nothing_measured_has_an_answer(network: Network) -> None:
-    view = network.read(Context.empty(2, len(network.spec.design)))
-    assert numbers(view.posterior()).isfinite().all()
-    assert numbers(view.predictive(torch.zeros(2, 1, 3, len(network.spec.design)))).isfinite().all()
+    nothing = Context.empty(2, len(network.spec.design))
+    for numbers in both(network, nothing, torch.zeros(2, 3, len(network.spec.design))):
+        assert bool(numbers.isfinite().all())
 
 
-def test_the_policy_learns_to_read_the_context_after_it_was_read_without_gradients() -> None:
-    """What a view keeps from a pass without gradients must not serve a loss."""
+def test_the_policy_learns_to_read_a_context_that_was_read_without_gradients() -> None:
+    """What playing keeps for the policy must not serve a loss."""
     network = fresh(get("psychometric").spec, ModelConfig(**SIZES), seeded(0))
     context, goal = random_context(network.spec, 2, 5), goal_for(network.spec, ("slope",), 2)
-    candidates = network.spec.design.sample(2, 4, seeded(1))[:, None]
+    candidates = network.spec.design.sample(2, 4, seeded(1))
 
-    def gradient(warm: bool) -> Tensor:
+    def gradient(played: bool) -> Tensor:
         network.zero_grad()
         with torch.no_grad():
-            view = network.read(context)
-            if warm:
-                view.scores(candidates, goal)
-        view.scores(candidates, goal).square().sum().backward()
+            start = network.begin(2)
+            encoded = grown(network, start, context, 0) if played else network.encode(context)
+            assert (encoded.policy_keys is not None) is played
+        scores_of(network, encoded, goal, candidates).square().sum().backward()
         weight = network.policy.layers[0].key_value.weight
         assert weight.grad is not None
         return weight.grad.clone()
 
-    assert torch.allclose(gradient(warm=True), gradient(warm=False))
+    assert bool(gradient(played=False).any())
+    assert torch.allclose(gradient(played=True), gradient(played=False), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("context", ["independent", "full"])
 def test_the_policys_loss_never_reaches_the_posterior(context: str) -> None:
     config = ModelConfig(context=context, **SIZES)  # type: ignore[arg-type]
     network = fresh(get("psychometric").spec, config, seeded(0))
-    view = network.read(random_context(network.spec, 2, 5))
+    encoded = network.encode(random_context(network.spec, 2, 5))
     goal = goal_for(network.spec, ("slope",), 2)
-    view.scores(torch.zeros(2, 1, 3, 1), goal).sum().backward()
+    scores_of(network, encoded, goal, torch.zeros(2, 3, 1)).sum().backward()
     reached = {n.split(".")[0] for n, p in network.named_parameters() if p.grad is not None}
     assert reached == {"policy"}
 
@@ -319,7 +382,8 @@ def test_the_policys_loss_never_reaches_the_posterior(context: str) -> None:
 def test_a_box_policy_proposes_a_point_of_the_box() -> None:
     network = small_network("location", policy="box")
     goal = goal_for(network.spec, ("source_x",), 3)
-    proposal = network.read(random_context(network.spec, 3, 4)).propose(goal)
+    encoded = network.encode(random_context(network.spec, 3, 4))
+    proposal = network.propose(encoded, network.summary(encoded), goal)
     assert proposal.mean.shape == proposal.log_std.shape == (3, 1, 2)
     assert bool((proposal.mean.abs() <= 1).all())
 

@@ -114,7 +114,7 @@ def test_bad_spaces(make: Any, message: str) -> None:
 
 
 COMPARED = Box(left=(0.0, 10.0), right=(2.0, 12.0), loud=(0.0, 1.0)).compared(
-    {"right": "left"}, knee=0.01
+    {"right": "left"}, linear_within=0.01
 )
 
 
@@ -154,8 +154,8 @@ def test_compared_json_round_trip() -> None:
 def test_impossible_comparisons() -> None:
     box = Box(a=(0.0, 1.0), b=(0.0, 1.0), c=(0.0, 1.0))
     with pytest.raises(InputError, match="axes a, b, c, got 'd'"):
-        box.compared({"a": "d"}, knee=0.1)
+        box.compared({"a": "d"}, linear_within=0.1)
     with pytest.raises(InputError, match="not relative itself"):
-        box.compared({"a": "b", "b": "c"}, knee=0.1)
-    with pytest.raises(InputError, match="knee must be a positive"):
-        box.compared({"a": "b"}, knee=0.0)
+        box.compared({"a": "b", "b": "c"}, linear_within=0.1)
+    with pytest.raises(InputError, match="linear_within must be a positive"):
+        box.compared({"a": "b"}, linear_within=0.0)

@@ -17,7 +17,7 @@ def test_real_round_trip_and_volume() -> None:
 
 
 def test_a_knee_round_trips_over_many_orders_and_counts_its_jacobian() -> None:
-    outcome = Real(loc=1.0, scale=3.0, knee=1e-3)
+    outcome = Real(loc=1.0, scale=3.0, linear_within=1e-3)
     y = torch.tensor([-15.0, -0.02, -1e-5, 0.0, 1e-4, 3.0])
     x = outcome.to_network(y).requires_grad_()
     back = outcome.to_user(x)
@@ -34,7 +34,7 @@ def test_limits_on_the_networks_scale() -> None:
     assert Real(1.0, 2.0).saturated() is None
 
 
-@pytest.mark.parametrize("options", [{"knee": 0.0}, {"limits": (1.0, 1.0)}])
+@pytest.mark.parametrize("options", [{"linear_within": 0.0}, {"limits": (1.0, 1.0)}])
 def test_impossible_outcomes(options: dict[str, Any]) -> None:
     with pytest.raises(InputError, match=next(iter(options))):
         Real(**options)
@@ -60,7 +60,7 @@ def test_binary_round_trip() -> None:
 
 
 @pytest.mark.parametrize(
-    "outcome", [Real(1.0, 2.0), Real(), Binary(), Real(knee=0.1, limits=(-1.0, 2.0))]
+    "outcome", [Real(1.0, 2.0), Real(), Binary(), Real(linear_within=0.1, limits=(-1.0, 2.0))]
 )
 def test_json_round_trip(outcome: Real | Binary) -> None:
     assert outcome_from_json(json.loads(json.dumps(outcome.to_json()))) == outcome
@@ -97,7 +97,7 @@ def test_unfitted_outcome_says_what_to_do() -> None:
     [
         (Real(loc=2.0, scale=2.0), [102.0, -98.0], [102.1, -1e5, 1e8]),
         (Real(), [1e30, -1e30], [1e31, -1e300]),
-        (Real(loc=0.0, scale=6.0, knee=0.001), [1e10, -1e10], [1e20, -1e300]),
+        (Real(loc=0.0, scale=6.0, linear_within=0.001), [1e10, -1e10], [1e20, -1e300]),
         (Real(limits=(-15.25, 15.25)), [15.25, 15.2500001], [15.3, -16.0]),
     ],
 )

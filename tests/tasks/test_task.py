@@ -104,7 +104,7 @@ def test_branches_are_one_draw_without_a_likelihood() -> None:
         (lambda: make(horizon=0), "horizon must be a whole number of trials, at least 1, got 0"),
         (lambda: make(horizon=2.5), "horizon must be a whole number"),
         (lambda: make(design=(0, 1)), "design must be a Box, Pool or Grid"),
-        (lambda: make(outcome="real"), r"outcome must be Real\(\) or Binary\(\)"),
+        (lambda: make(outcome="real"), r"outcome must be Real\(\), Binary\(\)"),
         (lambda: make(simulate=None), "simulate must be callable"),
         (lambda: make(targets={("speed",): 1.0}), "parameters are rate, amplitude, got 'speed'"),
         (lambda: make(targets={}), "targets must not be empty"),

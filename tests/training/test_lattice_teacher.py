@@ -1,17 +1,22 @@
 """The teacher against the exact greedy optimum, and that a policy learns from it."""
 
+from dataclasses import replace
+
 import pytest
 import torch
-from small import goal_for, seeded, small_network
+from small import goal_for, scores_of, seeded, small_network
 from torch import Tensor
 from torch.distributions import Uniform
 
 import aline
 from aline.baselines import PsiMarginal
+from aline.engine import BatchEngine
 from aline.episodes import Context, RandomPolicy, play
 from aline.errors import InputError
 from aline.evaluation.greedy import exact_greedy
-from aline.model import LearnedPolicy, ModelConfig
+from aline.model import ModelConfig
+from aline.model.advice import NoAdvisor
+from aline.policies import LearnedPolicy
 from aline.spaces import Binary, Box, Design, Pool
 from aline.tasks import PREDICTIONS, Task, get
 from aline.training import TrainingConfig
@@ -29,7 +34,8 @@ def played(task: Task, target: tuple[str, ...], batch: int, steps: int) -> Playe
     world, goal = task.draw(batch, generator), goal_for(task.spec, target, batch)
     policy = RandomPolicy(task.spec.design)
     context = play(policy, world, goal, steps=steps, generator=generator)
-    return Played(world, goal, context, world.answer(goal.points, generator))
+    outcomes = world.answer(goal.points, generator)
+    return Played(world, goal, context, outcomes, NoAdvisor().read(context))
 
 
 def taught(teacher: LatticeTeacher, episodes: Played, steps: list[int]) -> Tensor:
@@ -118,7 +124,7 @@ def test_impossible_answers_leave_numbers() -> None:
     episodes = played(task, ("threshold",), 2, 1)
     designs = torch.tensor([-1.0, 1.0]).view(1, 2, 1).expand(2, 2, 1)
     surprising = Context(designs, torch.tensor([[1.0, -1.0]] * 2))  # yes to nothing, no to all
-    episodes = Played(episodes.world, episodes.goal, surprising, episodes.goal_outcomes)
+    episodes = replace(episodes, context=surprising)
     gain = taught(LatticeTeacher(task), episodes, [0, 1, 2])
     assert bool(gain.isfinite().all())
 
@@ -152,8 +158,9 @@ def test_a_policy_learns_to_take_the_best_stimulus() -> None:
     gain = taught(teacher, new, [2])[:, 0]
 
     def share() -> float:
-        stimuli = teacher.stimuli.expand(new.batch, 1, -1, -1)
-        best = network.read(new.context).scores(stimuli, new.goal).argmax(2)
+        stimuli = teacher.stimuli.expand(new.batch, -1, -1)
+        encoded = network.encode(new.context)
+        best = scores_of(network, encoded, new.goal, stimuli).argmax(2)
         return float((gain.gather(1, best)[:, 0] / gain.amax(1)).mean())
 
     untaught, own = share(), network.policy.requires_grad_(True)
@@ -211,7 +218,8 @@ def test_it_is_for_pool_policies() -> None:
 
 def test_a_short_training() -> None:
     task = get("psychometric", horizon=4)
-    policy = LearnedPolicy(aline.train(task, rounds=2, progress=False).network)
+    network = aline.train(task, rounds=2, progress=False).network
+    policy = LearnedPolicy(BatchEngine(network))
     goal = goal_for(task.spec, AIMS[0], 2)
     context = play(policy, task.draw(2, seeded(0)), goal, steps=4, generator=seeded(1))
     assert bool((context.designs.abs() <= 1).all())

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from small import posterior_of
 
 from aline.episodes import Context, RandomPolicy, draw_goals, play
 from aline.model import ModelConfig, fresh
@@ -37,7 +38,8 @@ def played(name: str, policy: str, context: str = "independent"):
     goal = draw_goals(task.spec, CONFIG.batch, generator)
     episodes = play(RandomPolicy(task.spec.design), world, goal, steps=5, generator=generator)
     outcomes = world.answer(goal.points, generator)
-    return network, Played(world, goal, episodes, outcomes), generator
+    advice = network.advisor.read(episodes)
+    return network, Played(world, goal, episodes, outcomes, advice), generator
 
 
 @pytest.mark.parametrize("context", ["independent", "full"])
@@ -85,12 +87,12 @@ def test_judging_the_executed_design_gives_the_episode_itself():
             outcomes = self.answer(designs, generator)[..., None]
             return outcomes, torch.ones_like(outcomes)
 
-    replayed = Played(Replay(), episodes.goal, episodes.context, episodes.goal_outcomes)
+    replayed = replace(episodes, world=Replay())
     at = sample_decisions(network, replayed, generator)
     executed = episodes.context.designs[torch.arange(12), at.step]
     value = judge(network, replayed, at, executed[:, None].expand(-1, 3, -1), generator)
     seen = up_to(at.horizon[:, None], episodes.length)
-    expected = target_log_prob(network.read(episodes.context, seen), episodes)
+    expected = target_log_prob(network, episodes.read(network, seen), episodes)
     assert torch.allclose(value, expected.expand_as(value), atol=1e-5)
 
 
@@ -109,7 +111,7 @@ def test_known_probabilities_give_the_expected_value():
             outcomes = torch.stack(many, -1)
             return outcomes, torch.full_like(outcomes, 1 / 400)
 
-    drawn = Played(Drawn(), episodes.goal, episodes.context, episodes.goal_outcomes)
+    drawn = replace(episodes, world=Drawn())
     sampled = judge(network, drawn, at, designs, generator)
     assert (sampled - expected).abs().max() < 0.05
 
@@ -134,11 +136,11 @@ def test_paired_gradient_prefers_the_informative_design():
 
 def test_the_value_of_a_state_averages_the_chosen_targets_only():
     network, episodes, _ = played("linear", "pool")
-    view = network.read(episodes.context)
-    parameters = view.posterior().log_prob(episodes.world.theta[:, None])[:, 0]
-    points = view.predictive(episodes.goal.points[:, None])
+    encoded = network.encode(episodes.context)
+    parameters = network.posterior(encoded).log_prob(episodes.world.theta[:, None])[:, 0]
+    points = network.predictive(encoded, episodes.goal.points)
     points = points.log_prob(episodes.goal_outcomes[:, None])[:, 0]
-    for i, value in enumerate(target_log_prob(view, episodes)[:, 0]):
+    for i, value in enumerate(target_log_prob(network, encoded, episodes)[:, 0]):
         wanted = torch.cat(
             [
                 parameters[i][episodes.goal.parameters[i]],
@@ -190,8 +192,8 @@ def test_pathwise_gradient_matches_finite_differences():
 
     def value(x):
         outcomes = world.answer(x, torch.Generator().manual_seed(5))
-        view = network.read(Context(x, outcomes.double()))
-        return view.posterior().log_prob(world.theta[:, None].double()).sum(2)[:, 0]
+        belief = posterior_of(network, Context(x, outcomes.double()))
+        return belief.log_prob(world.theta[:, None].double()).sum(2)[:, 0]
 
     value(designs).sum().backward()
     step = 1e-5

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 import torch
+from small import posterior_of
 
 import aline
 from aline.episodes import Context, play
 from aline.errors import CheckpointError, InputError, InternalError
+from aline.files import read_tensors, write_tensors
 from aline.model import ModelConfig
-from aline.model.checkpoint import read_tensors, write_tensors
 from aline.tasks import get
 from aline.tasks.linear import exact_posterior
 from aline.training import TrainingConfig
@@ -205,7 +206,7 @@ def test_it_learns_the_exact_posterior_of_a_line():
     world = task.draw(400, generator)
     designs = task.spec.design.sample(400, 6, generator)
     outcomes = world.answer(designs, generator)
-    belief = model.network.read(Context(designs, outcomes)).posterior()
+    belief = posterior_of(model.network, Context(designs, outcomes))
     mean, covariance = exact_posterior(
         task.spec.design.to_user(designs)[..., 0], task.spec.outcome.to_user(outcomes)
     )
@@ -219,7 +220,7 @@ def test_a_function_task_trains_as_it_asks_to() -> None:
     task = get("gp1d", horizon=3)
     config = TrainingConfig(**{**task.training, "batch": 6, "updates": 2, "warmup": 0.0})
     model = aline.train(task, rounds=4, config=config, progress=False)
-    assert model.network.config.kernels == 12
+    assert model.network.config.plugin == "functions"
+    assert model.network.config.plugin_settings["kernels"] == 12
     assert model.network.config.policy == "pool"
-    view = model.network.read(Context.empty(1, 1))
-    assert view.posterior().mean.isfinite().all()
+    assert posterior_of(model.network, Context.empty(1, 1)).mean.isfinite().all()

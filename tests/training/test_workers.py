@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from small import posterior_of
 
 import aline
 from aline.app.runs import worker_count
@@ -86,8 +87,8 @@ def held_out(folder):
     world, goal = task.draw(2000, generator), draw_goals(task.spec, 2000, generator)
     policy = RandomPolicy(task.spec.design)
     context = play(policy, world, goal, steps=4, generator=generator)
-    view = aline.load(folder).network.read(context)
-    return float(view.posterior().log_prob(world.theta[:, None]).mean())
+    belief = posterior_of(aline.load(folder).network, context)
+    return float(belief.log_prob(world.theta[:, None]).mean())
 
 
 def test_a_killed_training_resumes_to_the_weights_of_an_uninterrupted_one(tmp_path, task_file):

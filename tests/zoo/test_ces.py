@@ -3,10 +3,12 @@
 import pytest
 
 import aline
+from aline.engine import BatchEngine
 from aline.episodes import RandomPolicy
 from aline.evaluation import Protocol, measure_information, play_protocol
 from aline.evaluation.simulated import posteriors_after
-from aline.model import LearnedPolicy, Model
+from aline.model import Model
+from aline.policies import LearnedPolicy
 from aline.tasks import Task, get
 
 PROTOCOL = Protocol(episodes=60, steps=10, start=1, seed=11)
@@ -24,7 +26,7 @@ def task(model: Model) -> Task:
 
 
 def test_its_designs_tell_more_than_random_ones(model: Model, task: Task) -> None:
-    policies = LearnedPolicy(model.network), RandomPolicy(task.spec.design)
+    policies = LearnedPolicy(BatchEngine(model.network)), RandomPolicy(task.spec.design)
     ours, random = (
         measure_information(policy, task, PROTOCOL, 20_000).bounds for policy in policies
     )
@@ -35,7 +37,7 @@ def test_its_designs_tell_more_than_random_ones(model: Model, task: Task) -> Non
 
 
 def test_its_intervals_hold_the_truth_as_often_as_they_say(model: Model, task: Task) -> None:
-    theta, context = play_protocol(LearnedPolicy(model.network), task, ALL, PROTOCOL)
+    theta, context = play_protocol(LearnedPolicy(BatchEngine(model.network)), task, ALL, PROTOCOL)
     rank = posteriors_after(model.network, context, [10]).cdf(theta[:, None])
     within = ((rank > 0.05) & (rank < 0.95)).float().mean()
     assert float(within) == pytest.approx(0.9, abs=0.08)  # 240 parameters, three standard errors

@@ -4,9 +4,10 @@ import pytest
 from torch import Tensor
 
 from aline import zoo
+from aline.engine import BatchEngine
 from aline.errors import NotFoundError
 from aline.evaluation.observers import Played, play_observers
-from aline.model import LearnedPolicy
+from aline.policies import LearnedPolicy
 from aline.tasks import get
 
 TASK = get("psychometric")
@@ -15,7 +16,7 @@ PLACE, RATES = ("threshold", "slope"), ("guess", "lapse")
 
 
 def played(target: tuple[str, ...], **options: object) -> Played:
-    policy = LearnedPolicy(zoo.load("psychometric").network)
+    policy = LearnedPolicy(BatchEngine(zoo.load("psychometric").network))
     return play_observers(policy, TASK, target, count=OBSERVERS, seed=7, **options)  # type: ignore[arg-type]
 
 

@@ -10,7 +10,7 @@ from aline import __version__
 from aline.app.tables import duration, short
 from aline.errors import StateError
 from aline.model import Model
-from aline.spaces import Binary, Design, Outcome, Parameters
+from aline.spaces import Design, Parameters
 
 
 def facts_of(model: Model) -> dict[str, str]:
@@ -20,7 +20,7 @@ def facts_of(model: Model) -> dict[str, str]:
         "task": f"{spec.name}, {spec.horizon} trials",
         "parameters": "; ".join(priors_text(spec.parameters)),
         "design": design_text(spec.design),
-        "outcome": outcome_kind(spec.outcome),
+        "outcome": spec.outcome.words(),
         "size": f"{weights(model):,} weights, {model.network.config.policy} policy",
     }
     seconds, episodes = model.spent("seconds"), model.spent("episodes")
@@ -80,8 +80,3 @@ def design_text(design: Design) -> str:
     bounds = zip(design.names, design.low.tolist(), design.high.tolist(), strict=True)
     text = ", ".join(f"{name} in [{short(low)}, {short(high)}]" for name, low, high in bounds)
     return text if design.points is None else f"{text}, {len(design.points)} points"
-
-
-def outcome_kind(outcome: Outcome) -> str:
-    """What a measurement returns."""
-    return "yes or no" if isinstance(outcome, Binary) else "a real number"

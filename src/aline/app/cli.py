@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from aline.app.demo import Demo
     from aline.app.subject import Subject
 
+WORTH_EXPORTING = 120.0  # seconds of training from which on a network is exported
+
 app = typer.Typer(
     cls=Commands,
     add_completion=False,
@@ -200,6 +202,9 @@ def train(
             say(f"Training {loaded.spec.name} into {folder} (Ctrl-C stops, --resume continues)")
             with accompanied(count, worker_arguments(task, same, resume=resume)):
                 model = train_into(folder, loaded, command(), **options)
+                if model.training["seconds"] >= WORTH_EXPORTING:
+                    say("Exporting the network for live use: about half a minute")
+                    model.export(folder / "graph.onnx")
     except KeyboardInterrupt:
         again = worker_arguments(task, {**same, "workers": workers}, resume=True)
         say(f"Stopped: continue with {program()} {shlex.join(again)}", err=True)
@@ -208,6 +213,28 @@ def train(
     for line in measured(folder, model):
         say(f"  {line}")
     suggest("Try next", _after_training(folder, task))
+
+
+@app.command(epilog="Example: [bold]aline export runs/decay[/bold]")
+def export(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A shipped model or one you trained.")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The file to write.", show_default="graph.onnx beside the weights"),
+    ] = None,
+) -> None:
+    """Write a model's network as an ONNX file, for experiments here and for other languages.
+
+    docs/format.md describes what goes in and what comes out.
+    """
+    from aline import zoo
+
+    loaded = zoo.load(model)
+    say("Exporting: about half a minute")
+    path = loaded.export(out)
+    say(f"Written to {path}, {path.stat().st_size / 1e6:.1f} MB")
 
 
 @app.command(epilog="Example: [bold]aline evaluate psychometric --episodes 100[/bold]")
@@ -339,6 +366,9 @@ def serve(
     ] = False,
     workers: Annotated[int, typer.Option(min=1, max=64, help="How many processes.")] = 1,
     rate: Annotated[float, typer.Option(min=1, help="Requests a second of one client.")] = 1000.0,
+    memory: Annotated[
+        int, typer.Option(min=10, metavar="MB", help="For one large experiment's computations.")
+    ] = 192,
     browser: Annotated[bool, typer.Option(help="Open a browser.")] = True,
 ) -> None:
     """Run experiments over HTTP: a page, and an API for other programs."""
@@ -356,8 +386,22 @@ def serve(
         origins=tuple(one.rstrip("/") for one in origin or ()),
         require_token=require_token,
         requests_per_second=rate,
+        work_bytes=memory * 1_000_000,
     )
     run(settings, workers=workers, demo=demo, browse=browser, say=say)
+
+
+@app.command(epilog="Example: [bold]aline backup lab-copy.db --storage sqlite:///lab.db[/bold]")
+def backup(
+    file: Annotated[Path, typer.Argument(help="The copy; it must not be there yet.")],
+    storage: Annotated[str, typer.Option(metavar="URL", help="What to copy.")] = OWN_STORAGE,
+) -> None:
+    """Copy a database of experiments, also while they run."""
+    from aline.experiment.storage.backup import back_up
+
+    count = back_up(storage, file)
+    word = "experiment" if count == 1 else "experiments"
+    say(f"{count} {word} copied to {file}: use it with --storage sqlite:///{file}")
 
 
 @token.command("add", epilog="Example: [bold]aline token add tablet[/bold]")

@@ -14,7 +14,7 @@ import torch
 
 from aline.app.subject import Subject
 from aline.experiment import Experiment, Posterior
-from aline.model.refine import can_refine
+from aline.experiment.refine import can_refine
 from aline.spaces import Parameters
 from aline.tasks import PREDICTIONS, Spec, Task, World
 
@@ -32,7 +32,7 @@ class Step:
 
     number: int
     design: Mapping[str, float]
-    outcome: float | None
+    outcome: Any  # plain data; None before the first
     mean: Mapping[str, float]
     std: Mapping[str, float]
     interval: Mapping[str, Interval]
@@ -59,11 +59,11 @@ class Observer:
         key = zlib.crc32(f"{self.generator.initial_seed()}:{number}".encode())
         return replace(self, generator=torch.Generator().manual_seed(key))
 
-    def answer(self, design: Mapping[str, float]) -> float:
-        """One measurement in the user's units."""
+    def answer(self, design: Mapping[str, float]) -> Any:
+        """One measurement, as a person would tell it."""
         spec = self.task.spec
-        outcome = self.world.answer(spec.design.read(design)[None], self.generator)
-        return float(spec.outcome.to_user(outcome))
+        outcome = self.world.answer(spec.design.read(design)[None], self.generator)[0]
+        return spec.outcome.to_plain(spec.outcome.to_user(outcome))[0]
 
     @property
     def truth(self) -> dict[str, float]:
@@ -211,7 +211,7 @@ def _look(
     experiment: Experiment,
     number: int,
     design: Mapping[str, float],
-    outcome: float | None,
+    outcome: Any,
     started: float,
 ) -> Step:
     return _belief(experiment.posterior(), number, design, outcome, started)
@@ -221,7 +221,7 @@ def _belief(
     posterior: Posterior,
     number: int,
     design: Mapping[str, float],
-    outcome: float | None,
+    outcome: Any,
     started: float,
 ) -> Step:
     mean, std = dict(posterior.mean), dict(posterior.std)

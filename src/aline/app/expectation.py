@@ -10,19 +10,25 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from aline.app.demo import LEVEL, Demo
-from aline.spaces import Binary
+from aline.spaces import Design
 from aline.tasks import Task, World
 
 Array = NDArray[np.float64]
+Curves = dict[str, dict[str, Tensor]]
+"""By the outcome's part, then by what of it is drawn: "" or a label."""
+
 POINTS = 161  # along the axis
 DRAWS = 400  # curves that make a band
 REPEATS = 1000  # simulations that make a mean
+MOST = 64  # outcomes up to which an expectation visits each
 
 
 @dataclass(frozen=True)
 class Expectation:
     """Along one design axis: what the model expects, how sure it is, and what is true."""
 
+    part: str  # of the outcome
+    name: str  # a label whose probability it is, or ""
     x: Array
     mean: Array
     truth: Array
@@ -30,57 +36,80 @@ class Expectation:
     is_of_curves: bool  # else the band is of outcomes, their noise included
 
 
-def expectation_of(demo: Demo) -> Expectation:
-    """The expected outcome over the demo's only design axis, after its last trial."""
-    space = demo.spec.design
-    (name,) = space.names
+def expectations_of(demo: Demo) -> list[Expectation]:
+    """What to expect over the demo's only design axis, after its last trial."""
+    task, x = demo.subject.task, along(demo.spec.design, POINTS)
+    (axis,) = demo.spec.design.names
+    predictive = demo.experiment.predict({axis: x.tolist()})
+    truth = true_curves(task, demo.observer.world, x)
+    of_curves = _bands_of_curves(demo, x) if has_response_function(task) else {}
+    found = []
+    for part, own in predictive.parts.items():
+        for name, mean in own.curves.items():
+            band = None  # an answer that is no number has no interval worth drawing
+            if of_curves:
+                low, high = of_curves[part][name]
+                band = _array(low), _array(high)
+            elif demo.spec.outcome.parts[part].has_interval:
+                low, high = own.interval(LEVEL)
+                band = _array(low), _array(high)
+            shown = _array(x), _array(mean), _array(truth[part][name]), band
+            found.append(Expectation(part, name, *shown, bool(of_curves)))
+    return found
+
+
+def along(space: Design, count: int) -> Tensor:
+    """Designs over the only axis, all that there are or `count` of them, in the user's units."""
     if space.points is None:
-        x = torch.linspace(float(space.low), float(space.high), POINTS)
-    else:
-        x = torch.tensor(sorted(set(space.points[:, 0].tolist())))
-    predictive = demo.experiment.predict({name: x.tolist()})
-    mean = _array(predictive.mean)
-    band, is_of_curves = None, _has_response_function(demo.subject.task)
-    truth = _array(true_curve(demo.subject.task, demo.observer.world, x))
-    if is_of_curves:
-        band = _band_of_curves(demo, x)
-    elif not isinstance(demo.spec.outcome, Binary):  # a yes/no has no interval worth drawing
-        low, high = predictive.interval(LEVEL)
-        band = _array(low), _array(high)
-    return Expectation(_array(x), mean, truth, band, is_of_curves)
+        return torch.linspace(float(space.low), float(space.high), count)
+    return torch.tensor(sorted(set(space.points[:, 0].tolist())))
 
 
-def _has_response_function(task: Task) -> bool:
-    return isinstance(task.spec.outcome, Binary) and task.log_likelihood is not None
+def has_response_function(task: Task) -> bool:
+    """Whether the probability of every outcome is known: where they are few, with a likelihood."""
+    every = task.spec.outcome.enumerate()
+    return every is not None and len(every) <= MOST and task.log_likelihood is not None
 
 
-def _band_of_curves(demo: Demo, x: Tensor) -> tuple[Array, Array]:
-    """Where 95 % of the curves drawn from the posterior run."""
+def _bands_of_curves(demo: Demo, x: Tensor) -> dict[str, dict[str, Tensor]]:
+    """Where 95 % of the curves drawn from the posterior run, [2, point] each."""
     generator = torch.Generator().manual_seed(demo.seed)
     draws = demo.experiment.posterior().sample((DRAWS,), generator=generator)
-    theta = demo.spec.parameters.to_network(draws)
-    curves = _expected(demo.subject.task, theta, x)
+    curves = _expected(demo.subject.task, demo.spec.parameters.to_network(draws), x)
     tails = torch.tensor([(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    low, high = curves.quantile(tails, 0)
-    return _array(low), _array(high)
+    return {
+        part: {name: curve.quantile(tails, 0) for name, curve in own.items()}
+        for part, own in curves.items()
+    }
 
 
-def true_curve(task: Task, world: World, x: Tensor) -> Tensor:
+def true_curves(task: Task, world: World, x: Tensor) -> Curves:
     """The mean outcome [point] that a world really gives at designs x [point] on its only axis."""
-    if _has_response_function(task):
-        return _expected(task, world.theta, x)
+    if has_response_function(task):
+        curves = _expected(task, world.theta, x)
+        return {part: {k: v[0] for k, v in own.items()} for part, own in curves.items()}
     designs = task.spec.design.to_network(x[:, None]).repeat(REPEATS, 1)[None]
-    outcomes = world.answer(designs, torch.Generator().manual_seed(0))
-    return task.spec.outcome.to_user(outcomes).view(REPEATS, -1).mean(0)
+    outcomes = world.answer(designs, torch.Generator().manual_seed(0))[0]
+    weights = torch.full((len(x), REPEATS), 1 / REPEATS)
+    return _averages(task, outcomes.unflatten(0, (REPEATS, -1)).transpose(0, 1), weights)
 
 
-def _expected(task: Task, theta: Tensor, x: Tensor) -> Tensor:
-    """The probability of a yes [batch, point] at x [point], for theta [batch, parameter]."""
-    (name,) = task.spec.design.names
-    assert task.log_likelihood is not None
-    named = task.spec.parameters.to_user(theta[:, None, :])
-    design = {name: x.expand(len(theta), -1)}
-    return task.log_likelihood(named, design, torch.ones_like(design[name])).exp()
+def _expected(task: Task, theta: Tensor, x: Tensor) -> Curves:
+    """Likewise by the likelihood, [batch, point], for theta [batch, parameter]."""
+    every = task.spec.outcome.enumerate()
+    assert every is not None
+    designs = task.spec.design.to_network(x[:, None])[None]
+    log_prob = [task.log_prob(theta, designs, y.expand(1, len(x), *y.shape)) for y in every]
+    return _averages(task, every, torch.stack(log_prob, -1).exp())
+
+
+def _averages(task: Task, outcomes: Tensor, weights: Tensor) -> Curves:
+    """What is drawn of outcomes [..., n, *event], averaged over n."""
+    parts = task.spec.outcome.parts
+    return {
+        part: {name: (weights * v).sum(-1) for name, v in parts[part].drawn(own).items()}
+        for part, own in task.spec.outcome.split(outcomes).items()
+    }
 
 
 def _array(values: object) -> Array:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from aline import zoo
-from aline.app.card import design_text, facts_of, outcome_kind, priors_text
+from aline.app.card import design_text, facts_of, priors_text
 from aline.tasks import BUILT_IN, get
 
 NAME_WIDTH = 24
@@ -24,7 +24,7 @@ def task_rows() -> list[dict[str, Any]]:
                 "description": (make.__doc__ or "").strip().splitlines()[0],
                 "parameters": priors_text(spec.parameters),
                 "design": design_text(spec.design),
-                "outcome": outcome_kind(spec.outcome),
+                "outcome": spec.outcome.words(),
                 "trials": spec.horizon,
                 "targets": [list(names) for names, _ in spec.targets],
                 "model": "shipped" if name in zoo.shipped() else f"none yet: aline train {name}",

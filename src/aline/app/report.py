@@ -13,9 +13,9 @@ from aline.app.card import facts_of
 from aline.app.demo import Demo, Step
 from aline.app.plots import Plate, plates
 from aline.app.plots.canvas import css_variables, to_svg
-from aline.app.tables import outcome_text, typeset
+from aline.app.tables import typeset
 from aline.app.words import REFINED, explanation, heading
-from aline.model.checkpoint import write_atomically
+from aline.files import write_atomically
 
 
 def write_report(demo: Demo, path: Path, command: str) -> Path:
@@ -105,7 +105,7 @@ def _trial_table(demo: Demo) -> str:
             spec.design.names, spec.design.low.tolist(), spec.design.high.tolist(), strict=True
         ):
             row.append(typeset(step.design[axis], high - low))
-        row.append(outcome_text(spec.outcome, step.outcome).replace("-", "−"))
+        row.append(spec.outcome.text(step.outcome).replace("-", "−"))
         for name in demo.shown:
             span = _span(demo, name)
             row += [typeset(step.mean[name], span), _interval(step.interval[name], span)]

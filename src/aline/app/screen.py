@@ -8,9 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from aline.app.demo import Demo, PriorBelief, Step, default_target, prior_beliefs, targeted
-from aline.app.tables import aligned, number, outcome_text
+from aline.app.tables import aligned, number
 from aline.app.words import REFINED, result, scene, title
-from aline.spaces import Binary
 from aline.tasks import Spec
 
 GAP = "  "
@@ -45,8 +44,8 @@ class TrialTable:
         ):
             longest = max(len(number(edge, high - low)) for edge in (low, high))
             self.columns.append(Column(name, max(len(name), longest)))
-        answer = Column("response", 8) if isinstance(spec.outcome, Binary) else Column("outcome", 7)
-        self.columns.append(answer)
+        heading, width_of_text = spec.outcome.heading, spec.outcome.text_width
+        self.columns.append(Column(heading, max(len(heading), width_of_text)))
         self.names, self.bars = self._fit(targeted(spec, target), width)
 
     def _fit(self, names: Sequence[str], width: int) -> tuple[list[str], dict[str, int]]:
@@ -98,7 +97,7 @@ class TrialTable:
             values = ["start", *("" for _ in self.columns[1:])]
         else:
             designs = [number(step.design[name], high - low) for name, low, high in axes]
-            values = [str(step.number), *designs, outcome_text(self.spec.outcome, step.outcome)]
+            values = [str(step.number), *designs, self.spec.outcome.text(step.outcome)]
         cells = [column.cell(v) for column, v in zip(self.columns, values, strict=True)]
         return GAP.join([*cells, *(self._belief(step, name) for name in self.names)]).rstrip()
 

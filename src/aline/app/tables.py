@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
-from aline.spaces import Binary, Outcome
+from aline.spaces.text import decimals, number
 
-
-def decimals(span: float) -> int:
-    """How many decimals show a thousandth or so of a span."""
-    if not (math.isfinite(span) and span > 0):
-        return 3
-    return max(0, 2 - math.floor(math.log10(0.99 * span)))
-
-
-def number(value: float, span: float) -> str:
-    """A value as text, as precise as its span asks for."""
-    text = f"{value:.{decimals(span)}f}"
-    return text.lstrip("-") if float(text) == 0 else text
+__all__ = ["aligned", "decimals", "duration", "number", "short", "typeset"]
 
 
 def typeset(value: float, span: float) -> str:
@@ -29,13 +17,6 @@ def typeset(value: float, span: float) -> str:
 def short(value: float) -> str:
     """A value in four digits or fewer."""
     return f"{value:.4g}"
-
-
-def outcome_text(outcome: Outcome, value: float) -> str:
-    """An outcome in words: yes or no, or a number."""
-    if isinstance(outcome, Binary):
-        return "yes" if value > 0.5 else "no"
-    return number(value, 4 * (outcome.scale or 1.0))
 
 
 def duration(seconds: float) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from aline.app.demo import Demo
 from aline.app.tables import number
-from aline.spaces import Binary
 from aline.tasks import Spec
 from aline.tasks.psychometric import PRESETS
 
@@ -36,9 +35,8 @@ _NOUNS = dict.fromkeys(PRESETS, "observer")
 def scene(spec: Spec) -> str:
     """What is hidden and what can be done about it, in plain words."""
     names = ", ".join(spec.parameters.labels) or "no parameters"
-    answer = "a yes or a no" if isinstance(spec.outcome, Binary) else "a number"
     designs = " and ".join(spec.design.names)
-    general = f"Hidden: {names}. Every trial sets {designs} and gets {answer} back."
+    general = f"Hidden: {names}. Every trial sets {designs} and gets {spec.outcome.words()} back."
     return _SCENES.get(spec.name, general)
 
 

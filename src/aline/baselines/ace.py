@@ -10,7 +10,8 @@ from torch import Tensor
 
 from aline.baselines.uncertainty import UncertaintyPolicy
 from aline.episodes import Offer, RandomPolicy
-from aline.model import Model, View
+from aline.model import Model
+from aline.policies import Memory
 from aline.tasks import Task
 from aline.training import TrainingConfig, train
 
@@ -21,12 +22,12 @@ class AcePolicy(UncertaintyPolicy):
 
     acquisition: Literal["us", "rs"] = "us"
 
-    def choose(self, state: View, offer: Offer | None, generator: torch.Generator) -> Tensor:
+    def choose(self, memory: Memory, offer: Offer | None, generator: torch.Generator) -> Tensor:
         """The next design [batch, design]."""
         if self.acquisition == "us":
-            return super().choose(state, offer, generator)
-        random = RandomPolicy(self.network.spec.design)
-        return random.choose(len(state.context.outcomes), offer, generator)
+            return super().choose(memory, offer, generator)
+        random = RandomPolicy(self.engine.network.spec.design)
+        return random.choose(len(memory.goal.parameters), offer, generator)
 
 
 def train_ace(task: Task, budget: str = "30min", **options: Any) -> Model:

@@ -12,6 +12,7 @@ from aline.baselines.history import (
     HistoryPolicy,
     SetNet,
     check_likelihood,
+    check_one_number,
     log_likelihoods,
     roll,
 )
@@ -42,6 +43,7 @@ class Dad:
 
     def __init__(self, task: Task, config: DadConfig | None = None, seed: int = 0):
         check_likelihood(task, "DAD")
+        check_one_number(task, "DAD")
         if not is_differentiable(task):
             raise InputError(
                 f"DAD differentiates outcomes with respect to designs, task {task.spec.name} does "

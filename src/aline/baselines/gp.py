@@ -23,8 +23,8 @@ from torch import Tensor
 
 from aline.episodes import Goal, Offer, take
 from aline.errors import InputError, UserError
+from aline.functions.task import NOISE
 from aline.tasks import Spec
-from aline.tasks.gp import NOISE
 
 if TYPE_CHECKING:
     from sklearn.gaussian_process import GaussianProcessRegressor

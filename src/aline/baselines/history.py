@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from aline.episodes import Context, Goal, Offer
 from aline.errors import InputError
-from aline.model.policy import nearest
+from aline.policies import nearest
 from aline.spaces import Design
 from aline.tasks import Task, World
 from aline.training.budget import Budget
@@ -175,6 +175,15 @@ def check_likelihood(task: Task, method: str) -> None:
         raise InputError(
             f"{method} needs a log_likelihood, task {task.spec.name} has none: "
             "give one to Task(...)"
+        )
+
+
+def check_one_number(task: Task, method: str) -> None:
+    """The networks of these baselines take an outcome as one number."""
+    if task.spec.outcome.width != 1:
+        raise InputError(
+            f"{method} is for outcomes that are one number, and task {task.spec.name} gives "
+            f"{task.spec.outcome.words()}: compare with a random policy"
         )
 
 

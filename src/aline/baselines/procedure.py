@@ -58,7 +58,8 @@ class Procedure:
         if len(x) != 1:
             raise InputError(f"a trial has one design, got {len(x)}: give one number an axis")
         value = self.method.spec.outcome.read(outcome)
-        y = self.method.spec.outcome.to_network(torch.tensor([value]))
+        outcome_kind = self.method.spec.outcome
+        y = outcome_kind.to_network(outcome_kind.from_plain([value]))
         # A design that was asked for went through the user's units and back: find its stimulus.
         gap = (self.method.stimuli - x).abs().amax(1)
         if float(gap.min()) < 1e-5:

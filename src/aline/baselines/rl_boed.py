@@ -19,6 +19,7 @@ from aline.baselines.history import (
     Rolled,
     SetNet,
     check_likelihood,
+    check_one_number,
     log_likelihoods,
     roll,
 )
@@ -58,6 +59,7 @@ class RlBoed:
 
     def __init__(self, task: Task, config: RlBoedConfig | None = None, seed: int = 0):
         check_likelihood(task, "RL-BOED")
+        check_one_number(task, "RL-BOED")
         self.task, self.config = task, config or RL_BOED_PRESETS.get(task.spec.name, RlBoedConfig())
         design, width, code = len(task.spec.design), self.config.width, self.config.code
         with initial_weights(seed):

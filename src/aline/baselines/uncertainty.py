@@ -6,55 +6,40 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
-from aline.episodes import Context, Goal, Offer, take
-from aline.model import Belief, Bernoulli, Network, View, read_standardised
+from aline.engine import Engine
+from aline.episodes import Goal, Offer, take
+from aline.policies import Memory
 
 
 @dataclass(frozen=True)
 class UncertaintyPolicy:
     """Chooses the candidate whose predicted outcome is the least certain, whatever the goal.
 
-    Without an offer it compares `candidates` uniform draws, or all points of a pool. With
-    `standardise`, outcomes may have any units, and `noise` is their standard deviation about the
-    truth, where that is known.
+    Without an offer it compares `candidates` uniform draws, or all points of a pool.
     """
 
-    network: Network
+    engine: Engine
     candidates: int = 200
-    standardise: bool = False
-    noise: float | None = None
 
-    def begin(self, goal: Goal) -> View:
+    def begin(self, goal: Goal) -> Memory:
         """Nothing measured yet."""
-        nothing = Context.empty(len(goal.parameters), goal.points.shape[-1])
-        if not self.standardise:
-            return self.network.read(nothing)
-        return read_standardised(self.network, nothing, noise=self.noise)
+        return Memory(self.engine.begin(len(goal.parameters)), goal)
 
-    def choose(self, state: View, offer: Offer | None, generator: torch.Generator) -> Tensor:
+    def choose(self, memory: Memory, offer: Offer | None, generator: torch.Generator) -> Tensor:
         """The most uncertain design [batch, design]."""
         if offer is None:
-            offer = self._anywhere(len(state.context.outcomes), generator)
-        score = uncertainty(state.predictive(offer.points[:, None]))[:, 0]
+            offer = self._anywhere(len(memory.goal.parameters), generator)
+        score = self.engine.predictive(memory.state, offer.points).uncertainty()
         if offer.allowed is not None:
             score = score.masked_fill(~offer.allowed, -torch.inf)
         return take(offer.points, score.argmax(1))
 
-    def observe(self, state: View, design: Tensor, outcome: Tensor) -> View:
+    def observe(self, memory: Memory, design: Tensor, outcome: Tensor) -> Memory:
         """Take in one more observation."""
-        return state.extend(design, outcome)
+        return Memory(self.engine.extend(memory.state, design, outcome), memory.goal)
 
     def _anywhere(self, batch: int, generator: torch.Generator) -> Offer:
-        space = self.network.spec.design
+        space = self.engine.network.spec.design
         count = self.candidates if space.points is None else len(space.points)
         return Offer(space.sample(batch, count, generator))
-
-
-def uncertainty(belief: Belief) -> Tensor:
-    """How unsure each prediction is: a yes/no's entropy, a real outcome's standard deviation."""
-    if isinstance(belief, Bernoulli):
-        yes, no = F.logsigmoid(belief.logit), F.logsigmoid(-belief.logit)
-        return -(yes.exp() * yes + no.exp() * no)
-    return belief.moments()[1]

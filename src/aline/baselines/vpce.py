@@ -15,7 +15,7 @@ from torch import Tensor
 from aline.baselines.history import check_likelihood, from_linear
 from aline.episodes import Context, Goal, Offer
 from aline.errors import InputError
-from aline.model.policy import nearest
+from aline.policies import nearest
 from aline.tasks import Task, is_differentiable
 from aline.tasks.task import SimulatedWorld
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from aline.baselines.history import FlatNet, History, HistoryPolicy, roll
+from aline.baselines.history import FlatNet, History, HistoryPolicy, check_one_number, roll
 from aline.baselines.replay import Replay
 from aline.model import initial_weights
 from aline.tasks import Task
@@ -47,6 +47,7 @@ class Vsoed:
     """Variational sequential design in training."""
 
     def __init__(self, task: Task, config: VsoedConfig | None = None, seed: int = 0):
+        check_one_number(task, "vsOED")
         self.task, self.config = task, config or VSOED_PRESETS.get(task.spec.name, VsoedConfig())
         spec, width = task.spec, [self.config.width] * 3
         design, horizon = len(spec.design), spec.horizon

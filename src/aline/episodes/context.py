@@ -13,7 +13,7 @@ class Context:
     """Designs and their outcomes on the network's scale."""
 
     designs: Tensor  # [batch, context, design]
-    outcomes: Tensor  # [batch, context]
+    outcomes: Tensor  # [batch, context, *event], the event as the outcome's event_shape
     mask: Tensor | None = None  # bool [batch, context], False where there is only padding
 
     @property
@@ -22,17 +22,30 @@ class Context:
         return self.outcomes.shape[1]
 
     @classmethod
-    def empty(cls, batch: int, design: int) -> Context:
+    def empty(cls, batch: int, design: int, event: tuple[int, ...] = ()) -> Context:
         """Nothing measured yet."""
-        return cls(torch.zeros(batch, 0, design), torch.zeros(batch, 0))
+        return cls(torch.zeros(batch, 0, design), torch.zeros(batch, 0, *event))
+
+    def first(self, length: int) -> Context:
+        """The first so many observations."""
+        mask = None if self.mask is None else self.mask[:, :length]
+        return Context(self.designs[:, :length], self.outcomes[:, :length], mask)
+
+    def without(self, row: int) -> Context:
+        """With one observation less, of a context without padding."""
+        kept = [n for n in range(self.length) if n != row]
+        return Context(self.designs[:, kept], self.outcomes[:, kept])
 
     def append(self, designs: Tensor, outcomes: Tensor) -> Context:
-        """With one more observation an episode: designs [batch, design], outcomes [batch]."""
+        """With one more observation each: designs [batch, design], outcomes [batch, *event]."""
         mask = self.mask
         if mask is not None:
             mask = torch.cat([mask, torch.ones_like(mask[:, :1])], 1)
+        before = self.outcomes
+        if not self.length:  # the first one says what an outcome is like
+            before = before.reshape(len(before), 0, *outcomes.shape[1:])
         return Context(
             torch.cat([self.designs, designs[:, None]], 1),
-            torch.cat([self.outcomes, outcomes[:, None]], 1),
+            torch.cat([before, outcomes[:, None]], 1),
             mask,
         )

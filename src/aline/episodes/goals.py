@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -62,27 +61,31 @@ class Goal:
             tuple(turn.repeat(batch) for turn in self.turns),
         )
 
+    @classmethod
+    def together(cls, goals: Sequence[Goal]) -> Goal:
+        """Goals of parameters alone, one episode each, as a batch."""
+        parameters = torch.cat([goal.parameters for goal in goals])
+        points, mask = goals[0].points[:, :0], goals[0].points_mask[:, :0]
+        batch = len(parameters)
+        return cls(parameters, points.expand(batch, -1, -1), mask.expand(batch, -1))
+
     @property
     def log_weight(self) -> Tensor:
-        """What a policy adds to the attention logits of each target, [batch, target]."""
-        counts = self.points_mask.sum(1).tolist()
-        points = torch.tensor([[log_weight_of(max(count, 1))] for count in counts])
-        points = points.expand(self.points_mask.shape)
-        return torch.cat([torch.zeros(self.parameters.shape), points], 1)
+        """What a policy adds to the attention logits of each parameter and point, [batch, n].
+
+        However many points stand for a region, they weigh as much together as in training.
+        """
+        count = self.points_mask.sum(1, keepdim=True).clamp_min(1)
+        points = (TRAINING_POINTS / count).log().expand(self.points_mask.shape)
+        weight = torch.cat([torch.zeros(self.parameters.shape), points], 1)
+        wanted = torch.cat([self.parameters, self.points_mask], 1)
+        return weight.masked_fill(~wanted, -torch.inf)
 
     def chosen(self) -> tuple[Tensor, Tensor]:
         """Indices [batch, n] of each episode's parameters, and which of them are not padding."""
         most = int(self.parameters.sum(1).max()) if self.parameters.numel() else 0
         mask, index = self.parameters.float().topk(most, dim=1)
         return index, mask > 0
-
-
-def log_weight_of(count: int) -> float:
-    """What a policy adds to the attention logits of each of a goal's points.
-
-    However many stand for a region, they weigh as much together as in training.
-    """
-    return math.log(TRAINING_POINTS / count)
 
 
 @dataclass(frozen=True)

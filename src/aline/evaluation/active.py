@@ -10,22 +10,24 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from aline.baselines import AcePolicy, GPPolicy
 from aline.baselines.gp import Fits
+from aline.engine import BatchEngine, engine_for
 from aline.episodes import FixedPool, Goal, Policy, goal_of, play
 from aline.episodes.goals import region_bounds
 from aline.errors import InputError
 from aline.evaluation.estimates import Estimate, mean
-from aline.model import LearnedPolicy, Mixture, Model, View
-from aline.model.policy import Memory
+from aline.functions.problems import FUNCTIONS, FunctionWorld, function_named
+from aline.functions.task import NOISE
+from aline.model import Mixture, Model
+from aline.policies import LearnedPolicy
 from aline.spaces import Box
-from aline.tasks import FUNCTIONS, PREDICTIONS, FunctionWorld, Spec, Task, World, function_named
-from aline.tasks.gp import NOISE
+from aline.tasks import PREDICTIONS, Spec, Task, World
 from aline.tasks.task import SimulatedWorld
 
 POOL, TARGETS = 500, 100
@@ -127,11 +129,14 @@ def policy_of(method: str, model: Model, problem: Problem, timed: bool = False) 
     unit = problem.standardise
     if kind == "gp":
         return GPPolicy(problem.spec, acquisition, normalise=unit, noise=NOISE, quick=not timed)  # type: ignore[arg-type]
-    noise = NOISE if unit else None
+    # A run that is timed is one experiment; else all runs are played together.
+    engine: Any = engine_for(model) if timed else BatchEngine(model.network)
+    if unit:
+        engine = model.network.advisor.in_units(engine, NOISE)
     if kind == "ace":
-        return AcePolicy(model.network, standardise=unit, noise=noise, acquisition=acquisition)  # type: ignore[arg-type]
+        return AcePolicy(engine, acquisition=acquisition)  # type: ignore[arg-type]
     if method == "aline":
-        return LearnedPolicy(model.network, standardise=unit, noise=noise)
+        return LearnedPolicy(engine)
     raise InputError(f"methods are {', '.join(METHODS)}, got {method!r}")
 
 
@@ -198,21 +203,19 @@ class Timed(Watched):
         return result
 
 
-def _expect(state: Any, problem: Problem) -> None:
+def _expect(policy: Any, state: Any, problem: Problem) -> None:
     """Have a state predict the outcomes at the targets: their means and deviations."""
     if isinstance(state, Fits):
         state.predict(problem.targets, problem.spec)
-        return
-    view: View = state.view if isinstance(state, Memory) else state
-    belief = view.predictive(problem.targets[:, None])
-    assert isinstance(belief, Mixture)
-    belief.moments()
+    else:
+        policy.engine.predictive(state.state, problem.targets).moments()
 
 
 @dataclass
 class Looks:
     """Takes down the errors of what a state expects."""
 
+    policy: Any
     problem: Problem
     truth: Tensor  # [batch, target] without noise, on the network's scale
     outcomes: Tensor  # [batch, target] with noise
@@ -229,12 +232,11 @@ class Looks:
             rank = torch.special.ndtr((self.outcomes - expected) / std)
             log_q = torch.full((problem.batch, count), math.nan)
         else:
-            view: View = state.view if isinstance(state, Memory) else state
-            belief = view.predictive(problem.targets[:, None])
-            assert isinstance(belief, Mixture)
-            expected, rank = belief.moments()[0][:, 0], belief.cdf(self.outcomes[:, None])[:, 0]
+            engine = self.policy.engine
+            belief = cast(Mixture, engine.predictive(state.state, problem.targets))
+            expected, rank = belief.moments()[0], belief.cdf(self.outcomes)
             theta = problem.world.theta
-            density = view.posterior().log_prob(theta[:, None])[:, 0]
+            density = engine.posterior(state.state).log_prob(theta)
             log_q = density - problem.spec.parameters.log_volume(theta)
         to_user = problem.spec.outcome.to_user
         self.rmse.append((to_user(expected) - to_user(self.truth)).square().mean(1).sqrt())
@@ -247,7 +249,7 @@ def learn(problem: Problem, policy: Policy, goal: Goal, steps: int, seed: int) -
     """Play every run of a problem, and look at what is known after each query."""
     generator = torch.Generator().manual_seed(seed)
     truth = problem.exact.answer(problem.targets, generator)
-    looks = Looks(problem, truth, problem.world.answer(problem.targets, generator))
+    looks = Looks(policy, problem, truth, problem.world.answer(problem.targets, generator))
     context = play(
         Watched(policy, looks),
         problem.world,
@@ -275,7 +277,7 @@ def seconds_per_run(problem: Problem, policy: Policy, steps: int, repeats: int) 
     taken = []
     for number in range(repeats + 1):
         one = problem.runs(number, number + 1)
-        timed = Timed(policy, lambda state, one=one: _expect(state, one))  # type: ignore[misc]
+        timed = Timed(policy, lambda state, one=one: _expect(policy, state, one))  # type: ignore[misc]
         play(
             timed,
             one.world,

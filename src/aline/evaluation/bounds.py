@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -175,7 +176,7 @@ def _blocks(
 ) -> list[_Block]:
     """The episodes in blocks; at_truth [batch, step] is the log likelihood of the true theta."""
     columns = task.spec.design.name_columns(context.designs)
-    outcomes = task.spec.outcome.to_user(context.outcomes)
+    outcomes = context.outcomes
     blocks = []
     for start in range(0, len(outcomes), _EPISODES):
         rows = slice(start, start + _EPISODES)
@@ -218,7 +219,8 @@ class _Block:
         pilot: Named,
         contrastive: int,
     ):
-        self._task, self._design, self._outcome = task, design, outcome  # [episode, step]
+        # Designs in the user's units, outcomes [episode, step, *event] on the network's scale.
+        self._task, self._design, self._outcome = task, design, outcome
         self._steps = outcome.shape[1]
         self._margin = math.log(contrastive) + 12.0
         steps = map(self._observation, range(self._steps))
@@ -232,7 +234,7 @@ class _Block:
             told = at_truth - (each.logsumexp(0) - math.log(len(each)))
             order = told.argsort(1, descending=True)
             self._design = {name: column.gather(1, order) for name, column in design.items()}
-            self._outcome = outcome.gather(1, order)
+            self._outcome = outcome[torch.arange(len(outcome))[:, None], order]
             self._dense = self._choose_dense(pilot, each.gather(2, order.expand_as(each)), at_truth)
 
     @property
@@ -296,7 +298,8 @@ class _Block:
                 pairs = pairs[alive]
             seen = self._observation(step, pairs.episode)
             exact = self._log_likelihood(pairs.theta, *seen)[:, 0]
-            pairs.potential = pairs.potential + exact - self._task.log_peak(pairs.theta, *seen)
+            peak = self._task.log_peak(pairs.theta, seen[0], self._user(seen[1]))
+            pairs.potential = pairs.potential + exact - peak
         self._count(_log_sums(pairs.potential, pairs.episode, len(self._outcome)))
 
     def _count(self, log_sum: Tensor) -> None:
@@ -304,14 +307,17 @@ class _Block:
 
     def _log_likelihood(self, theta: Named, design: Named, outcome: Tensor) -> Tensor:
         assert self._task.log_likelihood is not None
-        return self._task.log_likelihood(theta, design, outcome)
+        return self._task.log_likelihood(theta, design, self._user(outcome))
+
+    def _user(self, outcome: Tensor) -> Any:
+        return self._task.spec.outcome.to_user(outcome)
 
     def _log_peak(self, draws: Named, design: Named, outcome: Tensor) -> Tensor:
         """The most that the log likelihood of steps [episode, step] can be: [chunk, episode]."""
         assert self._task.log_peak is not None
         apart = {name: value[:, None] for name, value in draws.items()}
         design = {name: column[None] for name, column in design.items()}
-        return self._task.log_peak(apart, design, outcome[None])
+        return self._task.log_peak(apart, design, self._user(outcome[None]))
 
     def _seen(self, steps: slice) -> tuple[Named, Tensor]:
         """Some steps of every episode, [episode, step]."""

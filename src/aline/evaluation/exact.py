@@ -82,15 +82,16 @@ class Data:
     """The observations of one episode as the likelihood takes them, ready to broadcast."""
 
     design: Named  # user's units, [observation, 1, ..., 1]
-    outcome: Tensor  # user's units, [observation, 1, ..., 1]
+    outcome: Tensor  # network's scale, [observation, 1, ..., 1, *event]
 
     @classmethod
     def of(cls, task: Task, context: Context, episode: int) -> Data:
         """Episode number `episode` of a batch."""
         tail = [1] * len(task.spec.parameters)
         columns = task.spec.design.name_columns(context.designs[episode])
-        outcome = task.spec.outcome.to_user(context.outcomes[episode])
-        return cls({n: c.view(-1, *tail) for n, c in columns.items()}, outcome.view(-1, *tail))
+        outcome = context.outcomes[episode]
+        shaped = outcome.view(len(outcome), *tail, *outcome.shape[1:])
+        return cls({n: c.view(-1, *tail) for n, c in columns.items()}, shaped)
 
     def part(self, start: int, stop: int) -> Data:
         """Some of its observations."""
@@ -394,7 +395,8 @@ def _log_likelihoods(
     for length in lengths:
         for start in range(done, length, width):
             part = data.part(start, min(start + width, length))
-            values = task.log_likelihood(block.theta, part.design, part.outcome)
+            outcome = task.spec.outcome.to_user(part.outcome)
+            values = torch.as_tensor(task.log_likelihood(block.theta, part.design, outcome))
             total = total + (values[0] if len(values) == 1 else values.sum(0))
         done = length
         yield total

@@ -21,8 +21,8 @@ from aline.evaluation.exact import (
 from aline.evaluation.observers import posterior_rmse
 from aline.evaluation.results import Row, result, row
 from aline.evaluation.simulated import Simulated, log_prior, simulate_experiments
+from aline.experiment.refine import Refiner, can_refine, smoothed
 from aline.model import Mixture, Model
-from aline.model.refine import Refiner, can_refine, smoothed
 from aline.spaces import Parameters
 from aline.tasks import PREDICTIONS, Spec, Task
 

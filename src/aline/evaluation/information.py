@@ -10,12 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from aline.engine import BatchEngine
 from aline.episodes import Context, Policy
 from aline.evaluation.bounds import Bounds, adaptive_bounds, information_bounds
 from aline.evaluation.estimates import Estimate, enough, mean
 from aline.evaluation.results import Row, result, row
 from aline.evaluation.simulated import Protocol, log_prior, play_protocol, posteriors_after
-from aline.model import LearnedPolicy, Mixture, Model, Network
+from aline.model import Mixture, Model, Network
+from aline.policies import LearnedPolicy
 from aline.tasks import Task
 
 Progress = Callable[[str, int, int], None]
@@ -114,7 +116,7 @@ def evaluate_information(
     """
     began = time.monotonic()
     task = task.described_by(model.spec)
-    policy = LearnedPolicy(model.network, task=task)
+    policy = LearnedPolicy(BatchEngine(model.network), task=task)
     network = model.network
     found = measure_information(
         policy,

@@ -15,8 +15,8 @@ from torch import Tensor
 from aline.baselines.grid import GridPolicy
 from aline.episodes import Context, Policy, goal_of
 from aline.evaluation.simulated import Progress, Protocol, play_protocol, posteriors_after
+from aline.experiment.refine import Refiner
 from aline.model import Mixture, Network
-from aline.model.refine import Refiner
 from aline.spaces import Parameters
 from aline.tasks import Task
 from aline.tasks.lattice import evenly_spaced

@@ -10,6 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from aline.engine import BatchEngine
 from aline.episodes import (
     Context,
     FixedPool,
@@ -22,7 +23,8 @@ from aline.episodes import (
 )
 from aline.errors import InputError
 from aline.evaluation.estimates import enough
-from aline.model import LearnedPolicy, Mixture, Model, Network
+from aline.model import Mixture, Model, Network
+from aline.policies import LearnedPolicy
 from aline.spaces import Design
 from aline.tasks import Task
 
@@ -68,7 +70,7 @@ def simulate_experiments(
     Another target with the same seed meets the same truths and the same luck. `start` random
     designs come first.
     """
-    policy = LearnedPolicy(model.network, task=task)
+    policy = LearnedPolicy(BatchEngine(model.network), task=task)
     protocol = Protocol(enough(episodes), max(lengths), start, seed=seed)
     theta, context = play_protocol(policy, task, targets, protocol)
     posterior = posteriors_after(model.network, context, lengths)
@@ -113,7 +115,7 @@ def play_protocol(
     Designs `given` [batch, n, design] come first, in place of random ones. What was asked of the
     same protocol before is answered again as it was: so a goal may change in the middle.
     """
-    batches, most = [], _at_once(getattr(policy, "network", None))
+    batches, most = [], _at_once(getattr(getattr(policy, "engine", None), "network", None))
     for number, first in enumerate(range(0, protocol.episodes, most)):
         size = min(most, protocol.episodes - first)
         rows = None if given is None else given[first : first + size]
@@ -128,7 +130,7 @@ def play_protocol(
 
 
 def _at_once(network: Network | None) -> int:
-    return _FEW if network is not None and network.hypotheses is not None else _BATCH
+    return _FEW if network is not None and network.config.plugin is not None else _BATCH
 
 
 def _batch(
@@ -187,8 +189,8 @@ def posteriors_after(network: Network, context: Context, lengths: Sequence[int])
         rows = slice(start, start + most)
         part = Context(context.designs[rows], context.outcomes[rows])
         with torch.no_grad():
-            view = network.read(part, seen.expand(len(part.outcomes), -1, -1))
-            parts.append(view.posterior())
+            groups = network.regroup(network.encode(part), seen.expand(len(part.designs), -1, -1))
+            parts.append(network.posterior(groups))
     return Mixture(
         torch.cat([p.log_weight for p in parts]),
         torch.cat([p.mean for p in parts]),

@@ -3,13 +3,14 @@
 from aline.experiment.experiment import Experiment, prepare
 from aline.experiment.marginals import Marginal
 from aline.experiment.posterior import Posterior
-from aline.experiment.predictive import Predictive
+from aline.experiment.predictive import JointPredictive, Predictive
 from aline.experiment.refined import RefinedPosterior
 from aline.experiment.storage import Storage, open_storage
 from aline.experiment.trial import Trial
 
 __all__ = [
     "Experiment",
+    "JointPredictive",
     "Marginal",
     "Posterior",
     "Predictive",

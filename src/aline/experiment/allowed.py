@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -46,6 +47,17 @@ class Allowed:
             values = [value for value, keep in zip(values, inside.tolist(), strict=True) if keep]
         return cls(space, bounds, points, tuple(values), repeats)
 
+    @property
+    def is_everything(self) -> bool:
+        """Whether any point of a box may be measured."""
+        return self.points is None and self.bounds is None
+
+    @cached_property
+    def _offered(self) -> Tensor:
+        """The points as a batch of one: the same tensor each time, by which an engine knows it."""
+        assert self.points is not None
+        return self.points[None]
+
     def offer(
         self, count: int, asked: Tensor, measured: Tensor, generator: torch.Generator
     ) -> Offer | None:
@@ -65,7 +77,7 @@ class Allowed:
                     "restrict(..., repeats=True) allows repeats"
                 )
             allowed = torch.ones_like(allowed)
-        return Offer(self.points[None], allowed[None])
+        return Offer(self._offered, allowed[None])
 
     def name(self, x: Tensor) -> dict[str, float]:
         """A chosen design [design] in the user's units."""

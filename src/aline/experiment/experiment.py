@@ -22,11 +22,12 @@ from aline.experiment.allowed import plain_restriction
 from aline.experiment.history import History
 from aline.experiment.origin import check_model, describe, find_model
 from aline.experiment.posterior import Posterior
-from aline.experiment.predictive import Predictive
+from aline.experiment.predictive import JointPredictive, Predictive
 from aline.experiment.refined import RefinedPosterior, refine_posterior
 from aline.experiment.settings import (
     check_count,
     check_key,
+    check_metadata,
     check_name,
     check_noise,
     check_seed,
@@ -45,6 +46,9 @@ from aline.tasks import PREDICTIONS, Spec, Task
 
 VERSION = 1  # of the events that a journal holds
 _ATTEMPTS = 100  # how often to try again when other processes write to the same experiment
+
+Foreseen = tuple[bool, dict[str, float] | None]
+"""Whether the stopping rule holds, and the next design if it was chosen."""
 
 
 class Experiment:
@@ -101,12 +105,12 @@ class Experiment:
             "stop": plain_stop(spec, stop),
             "seed": check_seed(seed),
             "candidates": check_count("candidates", candidates),
-            "metadata": plain_metadata(metadata),
+            "metadata": check_metadata(metadata),
             "standardise": standardise,
             "noise": check_noise(noise, standardise),
             **({} if key is None else {"key": check_key(key)}),
         }
-        state = State.start(model.network, created)
+        state = State.start(model, created)
         kept = open_storage(storage)
         self._begin(kept, _create(kept, name, spec.name, created), created, state)
 
@@ -124,7 +128,7 @@ class Experiment:
         created, *events = kept.read(name)
         if created.get("event") != "created" or created["version"] > VERSION:
             raise StorageError(f"experiment {name!r} was written by a newer aline: upgrade aline")
-        state = State.start(find_model(created, name, model).network, created)
+        state = State.start(find_model(created, name, model), created)
         experiment = cls.__new__(cls)
         experiment._begin(kept, name, created, _replay(state, events, name))
         return experiment
@@ -190,7 +194,7 @@ class Experiment:
     @target.setter
     def target(self, target: Target | Iterable[Target] | None) -> None:
         state = self._state
-        self._change(target=plain_target(state.spec, target, state.policy.standardise))
+        self._change(target=plain_target(state.spec, target, state.is_standardised))
 
     @property
     def horizon(self) -> int:
@@ -214,6 +218,34 @@ class Experiment:
     def shares_a_pass(self) -> bool:
         """Whether `prepare` computes its next design together with those of others."""
         return self._state.shares_a_pass
+
+    @property
+    def observations(self) -> int:
+        """How many outcomes the posterior knows, those of earlier data included."""
+        return len(self._state.rows)
+
+    @property
+    def size(self) -> int:
+        """How much there is to compute with: observations, open trials, points to predict at."""
+        state = self._state
+        return len(state.rows) + len(state.open) + state.goal.points.shape[1]
+
+    def foresee(self, choose: bool) -> Foreseen:
+        """Compute what the next change needs to know, with `choose` the next design as well.
+
+        For a caller that computes in another process: `recall` takes it into an experiment at the
+        same place of its journal. It changes nothing.
+        """
+        is_finished = self.finished
+        design = self._state.choice if choose and not is_finished else None
+        return self._state.is_narrow, design
+
+    def recall(self, foreseen: Foreseen) -> None:
+        """Take what `foresee` computed, in place of computing it."""
+        is_narrow, design = foreseen
+        vars(self._state)["is_narrow"] = is_narrow  # where a cached property keeps its value
+        if design is not None and not self._state._chosen:
+            self._state._chosen.append(design)
 
     def posterior(self) -> Posterior:
         """What is known about the parameters."""
@@ -245,8 +277,11 @@ class Experiment:
         """
         return self._history.of(self._state, lengths)
 
-    def predict(self, designs: Mapping[str, Any]) -> Predictive:
-        """What would be measured at designs, such as {"time": [1, 2, 3]}."""
+    def predict(self, designs: Mapping[str, Any]) -> Predictive | JointPredictive:
+        """What would be measured at designs, such as {"time": [1, 2, 3]}.
+
+        Of several outcomes a mapping from their names.
+        """
         return self._state.predict(self._state.spec.design.read(designs))
 
     def __repr__(self) -> str:
@@ -280,7 +315,10 @@ class Experiment:
         *,
         key: str | None = None,
     ) -> Trial:
-        """Record what a trial gave; `design` says where, if not at the design proposed."""
+        """Record what a trial gave; `design` says where, if not at the design proposed.
+
+        Of several outcomes a mapping from their names.
+        """
 
         def event(state: State) -> Event:
             number = _number(state, trial)
@@ -344,7 +382,7 @@ class Experiment:
         """Add data measured earlier: a list an axis, and the outcomes in the same order."""
         spec = self._state.spec
         plain = plain_designs(spec.design, designs)
-        values = [self._state.outcome.read(value) for value in _listed(outcomes)]
+        values = self._state.outcome.read_all(outcomes)
         count = len(plain[spec.design.names[0]])
         if len(values) != count or not values:
             raise InputError(
@@ -415,7 +453,6 @@ class Experiment:
                 continue
             event = {**proposed, **({"key": key} if key else {}), "time": _now()}
             state = self._state.after(event)
-            _ = state.view  # what the network cannot take in is not stored
             try:
                 self._storage.append(self._name, self._state.sequence, event)
             except Conflict:
@@ -545,11 +582,6 @@ def _check_state(state: State, number: int, verb: str, allowed: set[str]) -> Non
         )
 
 
-def _listed(outcomes: Any) -> list[Any]:
-    listed = outcomes.tolist() if hasattr(outcomes, "tolist") else outcomes
-    return list(listed) if isinstance(listed, Iterable) else [listed]
-
-
 def _listing(numbers: Iterable[int]) -> str:
     return ", ".join(map(str, numbers))
 
@@ -557,7 +589,8 @@ def _listing(numbers: Iterable[int]) -> str:
 def _copy(trial: Trial) -> Trial:
     """A trial that a user may change without changing the experiment's."""
     proposed = None if trial.proposed is None else dict(trial.proposed)
-    return replace(trial, design=dict(trial.design), proposed=proposed)
+    outcome = dict(trial.outcome) if isinstance(trial.outcome, dict) else trial.outcome
+    return replace(trial, design=dict(trial.design), proposed=proposed, outcome=outcome)
 
 
 def _now() -> str:

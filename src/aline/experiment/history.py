@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aline.errors import InputError
-from aline.experiment.observed import views_along
 from aline.experiment.posterior import Posterior
 from aline.experiment.state import State, posterior_of
 
@@ -26,8 +25,7 @@ class History:
         shared = _shared(self._rows, state.rows)
         kept = {n: known for n, known in self._kept.items() if n <= shared}
         missing = [n for n in wanted if n not in kept and n < count]
-        views = views_along(state.policy, state.observed.context, missing)
-        kept |= {n: posterior_of(view, state.spec) for n, view in zip(missing, views, strict=True)}
+        kept |= {n: _posterior(state, n) for n in missing}
         kept.setdefault(count, state.posterior)
         self._rows, self._kept = state.rows, kept
         return [kept[n] for n in wanted]
@@ -39,3 +37,8 @@ def _shared(a: tuple[int, ...], b: tuple[int, ...]) -> int:
         return len(a)
     pairs = zip(a, b, strict=False)
     return next((n for n, (x, y) in enumerate(pairs) if x != y), min(len(a), len(b)))
+
+
+def _posterior(state: State, length: int) -> Posterior:
+    """With the first observations of a state."""
+    return posterior_of(state.engine, state.engine.read(state.context.first(length)))

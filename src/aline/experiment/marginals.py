@@ -6,8 +6,6 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
-from operator import mul
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -16,12 +14,9 @@ from scipy.special import ndtr
 from torch import Tensor
 
 from aline.errors import InputError
-from aline.model import Mixture
+from aline.spaces.outcomes.mixture import Mixture, mixture_quantiles
 from aline.spaces.priors import Scale, UniformScale, log_volume
 
-_NORMAL, _SQRT_HALF = NormalDist(), math.sqrt(0.5)
-
-STEPS = 200  # of the search for a quantile, of which it needs ten; far from zero it never ends
 DRAWS = 8192  # for a share of a simplex: quantiles to about 2 % of a standard deviation
 
 # Gauss-Hermite nodes and weights for N(0, 1). With 24, standard deviations under a uniform prior
@@ -189,48 +184,6 @@ def _to_user(scale: Scale, z: Array) -> Array:
     if isinstance(scale, UniformScale):
         return np.asarray(scale.low + (scale.high - scale.low) * ndtr(z))
     return np.asarray(scale.to_user(torch.from_numpy(z)))
-
-
-def mixture_quantiles(
-    weights: Sequence[float], means: Sequence[float], stds: Sequence[float], *levels: float
-) -> list[float]:
-    """The quantiles of a Gaussian mixture at levels 0 < p < 1.
-
-    Newton's method on the probit of its distribution function, which for one component is a
-    straight line, with bisection wherever a step would leave the bracket. In plain Python: for ten
-    components one tensor operation costs more than the whole sum.
-    """
-    parts = list(zip(means, [_SQRT_HALF / std for std in stds], strict=True))
-    peaks = [w / s for w, s in zip(weights, stds, strict=True)]
-    least, most = min(means) - 9 * max(stds), max(means) + 9 * max(stds)
-    enough = 1e-3 * min(stds)
-    mean: float = sum(map(mul, weights, means))
-    squares = [(m - mean) ** 2 + s * s for m, s in zip(means, stds, strict=True)]
-    spread = math.sqrt(sum(map(mul, weights, squares)))
-
-    def solve(goal: float) -> float:
-        low, high, z = least, most, mean + goal * spread
-        for _ in range(STEPS):
-            if high - low <= 1e-6 * enough:
-                break
-            if not low < z < high:
-                z = (low + high) / 2
-            away = [(m - z) * r for m, r in parts]
-            reached = _probit(sum(map(mul, weights, map(math.erfc, away))) / 2)
-            low, high = (low, z) if reached > goal else (z, high)
-            density = sum(map(mul, peaks, [math.exp(-a * a) for a in away]))
-            step = (reached - goal) * math.exp(-0.5 * reached**2) / max(density, 1e-300)
-            z -= step
-            if abs(step) < enough:  # what is left is of the order of the step squared
-                break
-        return min(max(z, low), high)
-
-    return [solve(_probit(p)) for p in levels]
-
-
-def _probit(p: float) -> float:
-    # Nine standard deviations stand for all that lies beyond.
-    return _NORMAL.inv_cdf(min(max(p, 1e-18), 1 - 1e-16))
 
 
 def tails(level: float) -> tuple[float, float]:

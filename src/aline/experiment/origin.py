@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from pathlib import Path
 
 from aline import zoo
 from aline.errors import InputError, NotFoundError, StateError
 from aline.experiment.storage import Event
-from aline.model import Model, Network
-from aline.model.remembered import remembered
+from aline.model import Model
 
 
 def check_model(model: Model) -> Model:
@@ -24,33 +21,14 @@ def check_model(model: Model) -> Model:
 
 def describe(model: Model) -> dict[str, str | None]:
     """A model as a journal names it: where it was loaded from, and what it is."""
-    return {"source": _source(model), "digest": digest(model)}
-
-
-def digest(model: Model) -> str:
-    """What identifies a model: all that its posterior depends on.
-
-    Not the rest of its card, where measurements and fields of later versions may be added.
-    """
-    return _digest(model.network)
-
-
-@remembered
-def _digest(network: Network) -> str:
-    task = network.spec.to_json()
-    scales = {part: task[part] for part in ("parameters", "design", "outcome")}
-    found = hashlib.sha256(json.dumps(scales, sort_keys=True).encode())
-    for name, tensor in sorted(network.state_dict().items()):
-        found.update(name.encode())
-        found.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-    return found.hexdigest()
+    return {"source": _source(model), "digest": model.digest}
 
 
 def find_model(created: Event, name: str, model: Model | None) -> Model:
     """The model of a stored experiment: the one passed, or the one where it was; checked."""
     if model is None:
         model = _load(created["model"]["source"], name)
-    if digest(check_model(model)) != created["model"]["digest"]:
+    if check_model(model).digest != created["model"]["digest"]:
         raise StateError(
             f"experiment {name!r} was run with another model of task {created['task']!r}: "
             "resume it with that one, or attach its data to a new experiment"

@@ -3,86 +3,69 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from aline.errors import InputError
-from aline.experiment.marginals import as_double, check_probability, mixture_quantiles, tails
-from aline.model import Belief, Bernoulli, Censored, Mixture
-from aline.spaces import Outcome, Real
+from aline.experiment.marginals import check_probability, tails
+from aline.spaces import Belief, Outcome
+from aline.spaces.outcomes.several import Joint
 
 
 class Predictive:
     """Beliefs about one outcome a design; everything comes as [design], in the order asked."""
 
     def __init__(self, belief: Belief, outcome: Outcome):
-        self._outcome = outcome
-        self._belief: Belief
-        if isinstance(belief, Bernoulli):
-            self._belief = Bernoulli(belief.logit.double())
-        else:
-            weight = belief.log_weight.double().log_softmax(-1)
-            self._belief = replace(
-                belief, log_weight=weight, mean=belief.mean.double(), std=belief.std.double()
-            )
+        self._outcome, self._belief = outcome, belief.double()
 
     def __len__(self) -> int:
-        belief = self._belief
-        return len(belief.logit if isinstance(belief, Bernoulli) else belief.mean)
+        return self._belief.shape[0]
+
+    @property
+    def parts(self) -> dict[str, Predictive]:
+        """This one alone, as several have it."""
+        return {"outcome": self}
 
     @property
     def probability(self) -> Tensor:
         """The probability of a yes, for binary outcomes."""
-        if isinstance(self._belief, Bernoulli):
-            return self._belief.probability.float()
-        raise InputError("a real outcome has no probability of a yes: use mean or interval")
+        if self._outcome.labels != ("no", "yes"):
+            raise InputError(
+                f"{self._outcome.words()} has no probability of a yes: use "
+                f"{'probabilities' if self._outcome.labels else 'mean or interval'}"
+            )
+        return self.probabilities["yes"]
+
+    @property
+    def probabilities(self) -> dict[str, Tensor]:
+        """The probability of each label or level."""
+        if not self._outcome.labels:
+            raise InputError(f"{self._outcome.words()} has no labels: use log_prob, or mean")
+        weights = self._belief.outcomes()[1].float().unbind(-1)
+        return dict(zip(self._outcome.labels, weights, strict=True))
 
     @property
     def mean(self) -> Tensor:
         """The expected outcome; for a binary one, the probability of a yes."""
-        if isinstance(self._belief, Bernoulli):
-            return self.probability
-        return self._moments()[0].float()
+        return self._outcome.moments(self._belief)[0].float()
 
     @property
     def std(self) -> Tensor:
         """The outcome's standard deviation, noise included."""
-        if isinstance(self._belief, Bernoulli):
-            return (self._belief.probability * (-self._belief.logit).sigmoid()).sqrt().float()
-        return self._moments()[1].float()
+        return self._outcome.moments(self._belief)[1].float()
 
-    def _moments(self) -> tuple[Tensor, Tensor]:
-        """Mean and standard deviation of a real outcome in the user's units."""
-        assert isinstance(self._belief, Mixture)
-        assert isinstance(self._outcome, Real)
-        if self._outcome.knee is None and self._outcome.limits is None:
-            mean, std = self._belief.moments()
-            return self._outcome.to_user(mean), std * self._outcome.log_volume(std).exp()
-        # Bent or cut off: no closed form. The same draws every time.
-        draws = self._outcome.to_user(self._belief.sample(4096, torch.Generator()))
-        return draws.mean(0), draws.std(0)
+    @property
+    def curves(self) -> dict[str, Tensor]:
+        """What to draw over the designs: the mean by the name "", or a curve a label."""
+        return {k: v.float() for k, v in self._outcome.curves(self._belief).items()}
 
     def quantile(self, p: float) -> Tensor:
         """The value below which each outcome lies with probability p; 0 or 1 for a binary one."""
-        check_probability(p)
-        if isinstance(self._belief, Bernoulli):
-            return (self._belief.probability > 1 - p).float()
-        if p in (0, 1):
-            return torch.full((len(self),), math.inf if p else -math.inf)
-        rows = zip(
-            self._belief.log_weight.exp().tolist(),
-            self._belief.mean.tolist(),
-            self._belief.std.tolist(),
-            strict=True,
-        )
-        z = torch.tensor([mixture_quantiles(*row, p)[0] for row in rows], dtype=torch.float64)
-        if isinstance(self._belief, Censored):
-            z = z.clamp(*self._belief.limits)
-        return self._outcome.to_user(z).float()
+        found: Tensor = self._outcome.to_user(self._belief.quantile(check_probability(p)))
+        return found.float()
 
     def interval(self, level: float = 0.95) -> tuple[Tensor, Tensor]:
         """The lower and upper ends of the central interval of each outcome."""
@@ -91,25 +74,83 @@ class Predictive:
 
     def sample(self, shape: Sequence[int] = (), generator: torch.Generator | None = None) -> Tensor:
         """Draws [*shape, design], independent across designs; repeatable without a generator."""
-        generator = generator or torch.Generator()
-        if isinstance(self._belief, Bernoulli):
-            uniform = torch.rand((*shape, len(self)), generator=generator)
-            return (uniform < self._belief.probability).float()
-        flat = self._belief.sample(math.prod(shape), generator)
-        return self._outcome.to_user(flat.reshape(*shape, len(self))).float()
+        flat = self._belief.sample(math.prod(shape), generator or torch.Generator())
+        drawn: Tensor = self._outcome.to_user(flat.reshape(*shape, len(self)))
+        return drawn.float()
 
     def log_prob(self, outcome: Any) -> Tensor:
         """Log density (or log probability) of outcomes that broadcast with [design]."""
-        value = as_double("the outcome", outcome)
-        if isinstance(self._belief, Bernoulli) and not bool(((value == 0) | (value == 1)).all()):
-            raise InputError(f"a binary outcome must be 0 or 1, got {outcome!r}")
-        z = self._outcome.to_network(value).double()
-        log_prob, volume = self._belief.log_prob(z), self._outcome.log_volume(z)
-        if isinstance(self._belief, Censored):  # at a limit it is a probability, without units
-            volume = torch.where(self._belief.inside(z), volume, 0.0)
-        return log_prob - volume
+        return log_prob(self._belief, self._outcome, outcome)
+
+    def summary(self, level: float = 0.95) -> dict[str, Any]:
+        """As plain lists; None where an outcome of this kind has no such thing."""
+        found: dict[str, Any] = dict.fromkeys(("mean", "std", "interval", "probabilities"))
+        if self._outcome.labels:
+            found["probabilities"] = {k: v.tolist() for k, v in self.probabilities.items()}
+        if self._outcome.has_mean:
+            mean, std = self._outcome.moments(self._belief)
+            found |= {"mean": mean.float().tolist(), "std": std.float().tolist()}
+        if self._outcome.has_interval:
+            ends = (end.tolist() for end in self.interval(level))
+            found["interval"] = [list(pair) for pair in zip(*ends, strict=True)]
+        return found
 
     def __repr__(self) -> str:
-        rows = zip(self.mean.tolist(), self.std.tolist(), strict=True)
-        lines = [f"{mean:9.4g}  {std:9.4g}" for mean, std in rows]
-        return "\n".join([f"{'mean':>9}  {'sd':>9}", *lines])
+        columns = {"mean": self.mean, "sd": self.std} if self._outcome.has_mean else {}
+        columns = columns or self.probabilities
+        names = [f"{name:>9}" for name in columns]
+        rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+        lines = ["  ".join(f"{value:9.4g}" for value in row) for row in rows]
+        return "\n".join(["  ".join(names), *lines])
+
+
+class JointPredictive(Mapping[str, Predictive]):
+    """Beliefs about several outcomes a design: name -> Predictive, and all of them together."""
+
+    def __init__(self, belief: Joint, outcome: Outcome):
+        self._outcome, self._belief = outcome, belief.double()
+        self.parts = {
+            name: Predictive(self._belief.part(name), part) for name, part in outcome.parts.items()
+        }
+
+    def __getitem__(self, name: str) -> Predictive:
+        """One outcome, whatever the others are."""
+        return self.parts[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.parts)
+
+    def __len__(self) -> int:
+        return len(self.parts)
+
+    def sample(
+        self, shape: Sequence[int] = (), generator: torch.Generator | None = None
+    ) -> dict[str, Tensor]:
+        """Draws of all outcomes together, name -> [*shape, design]."""
+        flat = self._belief.sample(math.prod(shape), generator or torch.Generator())
+        drawn = self._outcome.to_user(flat.reshape(*shape, *flat.shape[1:]))
+        return {name: value.float() for name, value in drawn.items()}
+
+    def log_prob(self, outcome: Mapping[str, Any]) -> Tensor:
+        """Of outcomes by name that broadcast with [design], all together."""
+        return log_prob(self._belief, self._outcome, outcome)
+
+    def summary(self, level: float = 0.95) -> dict[str, Any]:
+        """As plain lists."""
+        return {"parts": {name: part.summary(level) for name, part in self.parts.items()}}
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{name}\n{part!r}" for name, part in self.parts.items())
+
+
+def log_prob(belief: Belief, outcome: Outcome, value: Any) -> Tensor:
+    """Log density in the user's units."""
+    y = outcome.to_network(outcome.values(value)).double()
+    return belief.log_prob(y) - outcome.log_volume(y)
+
+
+def predictive_of(belief: Belief, outcome: Outcome) -> Predictive | JointPredictive:
+    """Beliefs [design] in the user's units."""
+    if outcome.event_shape:
+        return JointPredictive(cast(Joint, belief), outcome)
+    return Predictive(belief, outcome)

@@ -1,4 +1,4 @@
-"""The posterior by the likelihood itself, as draws (model/refine.py), in the user's units."""
+"""The posterior by the likelihood itself, as draws (experiment/refine.py), in the user's units."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from torch import Tensor
 from aline.errors import InputError
 from aline.experiment.marginals import Coordinate, Marginal
 from aline.experiment.posterior import Posterior, find_label
+from aline.experiment.refine import Draws, Refiner, can_refine, smoothed
 from aline.experiment.state import State
-from aline.model.refine import Draws, Refiner, can_refine, smoothed
 from aline.spaces import Parameters
 from aline.spaces.priors import Scale, UniformScale
 from aline.tasks import Task, simulator_of
@@ -103,7 +103,7 @@ class Drawn(Coordinate):
 def refine_posterior(state: State, task: Task | None) -> RefinedPosterior:
     """The refined posterior of an experiment, by its task's likelihood."""
     spec = state.spec
-    if state.policy.standardise:
+    if state.is_standardised:
         raise InputError(
             "a refined posterior needs outcomes in the task's own units, and this experiment has "
             "standardise=True: use posterior()"
@@ -119,5 +119,5 @@ def refine_posterior(state: State, task: Task | None) -> RefinedPosterior:
             f"a refined posterior needs the likelihood of the parameters alone, which task "
             f"{spec.name} does not have: use posterior()"
         )
-    refiner = Refiner(known, state.posterior.mixture, state.observed.context)
+    refiner = Refiner(known, state.posterior.mixture, state.context)
     return RefinedPosterior(refiner.draw(torch.Generator()), spec.parameters)

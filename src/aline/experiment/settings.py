@@ -11,10 +11,12 @@ from aline.episodes import goal_of, predictions
 from aline.episodes.goals import Predictions, Target
 from aline.errors import InputError
 from aline.experiment.trial import plain_designs
-from aline.spaces import Box, Real
+from aline.spaces import Box
 from aline.tasks import PREDICTIONS, Spec
 
 KEY_LENGTH = 200
+METADATA_BYTES = 64_000
+METADATA_DEPTH = 20
 NAME_LENGTH = 200
 REGION = "region"
 
@@ -59,6 +61,29 @@ def check_key(key: str) -> str:
     return key
 
 
+def check_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Metadata of a size that every list and every reader can bear."""
+    plain = plain_metadata(metadata)
+    size = len(json.dumps(plain, ensure_ascii=False).encode())
+    if size > METADATA_BYTES:
+        raise InputError(
+            f"metadata must have at most {METADATA_BYTES} bytes as JSON, got {size}: keep large "
+            "data elsewhere, and its name here"
+        )
+    if not _is_shallow(plain, METADATA_DEPTH):
+        raise InputError(
+            f"metadata must be nested at most {METADATA_DEPTH} deep, got more: flatten it"
+        )
+    return plain
+
+
+def _is_shallow(value: Any, most: int) -> bool:
+    inner = value.values() if isinstance(value, dict) else value
+    if not isinstance(value, dict | list):
+        return True
+    return most > 0 and all(_is_shallow(one, most - 1) for one in inner)
+
+
 def plain_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
     """Whatever a user wants to keep beside an experiment, if JSON can hold it."""
     if metadata is not None and not isinstance(metadata, Mapping):
@@ -67,8 +92,17 @@ def plain_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
         text = json.dumps(metadata or {}, allow_nan=False, ensure_ascii=False)
         plain = json.loads(text.encode())
     except (TypeError, ValueError, RecursionError) as error:
-        raise InputError(f"metadata must be plain JSON data, got {metadata!r} ({error})") from None
+        raise InputError(
+            f"metadata must be plain JSON data, got {_excerpt(metadata)} ({error})"
+        ) from None
     return dict(plain)
+
+
+def _excerpt(value: Any) -> str:
+    try:
+        return repr(value)[:200]
+    except RecursionError:
+        return "something nested too deeply"
 
 
 def plain_target(
@@ -130,11 +164,11 @@ def _read_predictions(plain: Mapping[str, Any]) -> Target:
 
 def check_standardise(spec: Spec, standardise: bool) -> bool:
     """Whether outcomes come in any units: only plain real ones can."""
-    outcome = spec.outcome
-    if standardise and not isinstance(outcome, Real):
-        raise InputError("standardise=True is for real outcomes, and this task's are yes or no")
-    if standardise and isinstance(outcome, Real) and (outcome.limits or outcome.knee):
-        raise InputError("standardise=True is for outcomes that have neither limits nor a knee")
+    if standardise and not spec.outcome.is_linear:
+        raise InputError(
+            "standardise=True is for real outcomes that have neither limits nor a logarithmic part, "
+            f"and this task's are {spec.outcome.words()}: leave it out"
+        )
     return bool(standardise)
 
 

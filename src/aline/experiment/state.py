@@ -10,25 +10,24 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from aline.episodes import Goal, goal_of
+from aline.engine import Data, Engine, LiveEngine, engine_for
+from aline.episodes import Context, Goal, Offer, goal_of
 from aline.episodes.goals import Target
 from aline.errors import StateError, StorageError
 from aline.experiment.allowed import Allowed, plain_restriction
 from aline.experiment.keys import Keys
-from aline.experiment.observed import Observed
 from aline.experiment.posterior import Posterior
-from aline.experiment.predictive import Predictive
+from aline.experiment.predictive import JointPredictive, Predictive, predictive_of
 from aline.experiment.settings import read_target
 from aline.experiment.storage import Event
 from aline.experiment.trial import Trial, read_design
-from aline.model import Belief, Bernoulli, LearnedPolicy, Mixture, Network, View
-from aline.model.live import shares_a_pass
-from aline.model.policy import Choosing, Memory, choose_together
+from aline.model import Model
+from aline.policies import LearnedPolicy, Memory
 from aline.spaces import Outcome, Real
 from aline.tasks import Spec
 
@@ -38,7 +37,7 @@ class State:
     """Everything an experiment is, derived from its events."""
 
     policy: LearnedPolicy
-    observed: Observed
+    data: Any  # the data as the policy's engine holds them
     goal: Goal
     target: tuple[Target, ...]
     horizon: int
@@ -47,7 +46,7 @@ class State:
     seed: int
     trials: tuple[Trial, ...] = ()
     open: Mapping[int, Tensor] = field(default_factory=dict)  # trial -> its design [design]
-    rows: tuple[int, ...] = ()  # the trial of each observation in the view
+    rows: tuple[int, ...] = ()  # the trial of each observation in the data
     closed: bool = False
     keys: Keys = field(default_factory=Keys)  # a caller's key -> what it did
     sequence: int = 1  # the number of the next event
@@ -56,23 +55,18 @@ class State:
     _chosen: list[dict[str, float]] = field(default_factory=list, init=False, repr=False)
 
     @classmethod
-    def start(cls, network: Network, event: Event) -> State:
+    def start(cls, model: Model, event: Event) -> State:
         """The state after a journal's first event."""
-        space, target = network.spec.design, read_target(event["target"])
+        space, target = model.spec.design, read_target(event["target"])
         # 200 draws lie within 0.5 % of any point of an interval, but not of a square.
         refine = 0 if len(space) == 1 else 2
-        standardise = event.get("standardise", False)  # the first journals do not say
-        policy = LearnedPolicy(
-            network,
-            candidates=event["candidates"],
-            refine=refine,
-            standardise=standardise,
-            noise=event.get("noise"),  # nor this
-        )
+        engine: Engine = engine_for(model)
+        if event.get("standardise", False):  # the first journals do not say, nor of noise
+            engine = model.network.advisor.in_units(engine, event.get("noise"))
         return cls(
-            policy=policy,
-            observed=Observed.nothing(policy),
-            goal=goal_of(network.spec, target),
+            policy=LearnedPolicy(engine, candidates=event["candidates"], refine=refine),
+            data=engine.begin(1),
+            goal=goal_of(model.spec, target),
             target=target,
             horizon=event["horizon"],
             stop=event["stop"],
@@ -95,19 +89,29 @@ class State:
         return replace(self, sequence=self.sequence + 1, **changes)
 
     @property
+    def engine(self) -> Engine:
+        """What answers questions about the data."""
+        return self.policy.engine
+
+    @property
     def spec(self) -> Spec:
         """The task without its simulator."""
-        return self.policy.network.spec
+        return self.engine.network.spec
+
+    @property
+    def context(self) -> Context:
+        """The data on the network's scale."""
+        return self.engine.context(self.data)
+
+    @property
+    def is_standardised(self) -> bool:
+        """Whether outcomes come in any units."""
+        return not isinstance(self.engine, LiveEngine)
 
     @property
     def outcome(self) -> Outcome:
         """How outcomes are read: in the task's units, or in any."""
-        return Real() if self.policy.standardise else self.spec.outcome
-
-    @property
-    def view(self) -> View:
-        """The data as the network holds it."""
-        return self.observed.view
+        return Real() if self.is_standardised else self.spec.outcome
 
     @property
     def told(self) -> int:
@@ -117,13 +121,15 @@ class State:
     @cached_property
     def posterior(self) -> Posterior:
         """The parameters' posterior; it and the next design share one pass of the network."""
-        return posterior_of(self.view, self.spec)
+        if self.policy.is_one_pass and self.allowed.is_everything and not self.open:
+            choose_ahead([self])
+        return posterior_of(self.engine, self.data)
 
-    def predict(self, x: Tensor) -> Predictive:
+    def predict(self, x: Tensor) -> Predictive | JointPredictive:
         """Beliefs about outcomes at designs [count, design] on the network's scale."""
         with torch.inference_mode():
-            belief = self.view.predictive(x[None, None])
-        return Predictive(_first(belief), self.spec.outcome)
+            belief = self.engine.predictive(self.data, x[None])
+        return predictive_of(belief[0], self.spec.outcome)
 
     @cached_property
     def is_narrow(self) -> bool:
@@ -142,11 +148,12 @@ class State:
     @property
     def shares_a_pass(self) -> bool:
         """Whether its choice can be computed together with those of others."""
-        plain = self.policy.network.config.policy == "pool" and not self.goal.points.shape[1]
-        return plain and shares_a_pass(self.view)
+        is_plain = not self.is_standardised and self.engine.network.config.plugin is None
+        is_free = self.allowed.is_everything and not self.goal.points.shape[1]
+        return is_plain and is_free and self.policy.informed is None
 
-    def _choosing(self) -> Choosing:
-        """That choice on its way.
+    def request(self) -> Request:
+        """What the policy is to choose from, knowing what.
 
         Where trials are still open, the policy looks at the data as if each had already given
         the outcome that is expected of it ("kriging believer"): every model learns to predict,
@@ -158,55 +165,71 @@ class State:
         # torch takes 32 bits of a seed, so the two numbers are mixed into that many.
         key = zlib.crc32(f"{self.seed}:{len(self.trials)}".encode())
         generator = torch.Generator().manual_seed(key)
-        view, asked = self.view, torch.zeros(0, len(self.spec.design))
+        data, asked = self.data, torch.zeros(0, len(self.spec.design))
         for x in self.open.values():
-            view = view.extend(x[None], _expected(view, x))
+            expected = _expected(self.engine, data, x)
+            data = self.engine.extend(data, x[None], expected)
             asked = torch.cat([asked, x[None]])
-        offer = self.allowed.offer(
-            self.policy.candidates, asked, self.observed.context.designs[0], generator
-        )
-        return self.policy.choosing(Memory(view, self.goal), offer, generator)
+        seen = self.context.designs[0]
+        offer = self.allowed.offer(self.policy.candidates, asked, seen, generator)
+        return Request(data, self.goal, offer, generator)
+
+
+class Request(NamedTuple):
+    """A choice to be made."""
+
+    data: Any
+    goal: Goal
+    offer: Offer | None
+    generator: torch.Generator
 
 
 def choose_ahead(states: Sequence[State]) -> None:
-    """Make the choices of several states in one pass, for each to have when it is asked."""
-    missing = [state for state in states if not state._chosen]
-    for state, choice in zip(missing, _choices(missing), strict=True):
-        state._chosen.append(choice)
+    """Make the choices of several states, for each to have when it is asked.
+
+    Those of the same model that choose anywhere do so in one pass.
+    """
+    groups: dict[Any, list[State]] = {}
+    for place, state in enumerate(states):
+        if not state._chosen:
+            key = (state.engine.network, state.policy.candidates) if state.shares_a_pass else place
+            groups.setdefault(key, []).append(state)
+    for group in groups.values():
+        for state, x in zip(group, _choices(group), strict=True):
+            state._chosen.append(state.allowed.name(x))
 
 
 @torch.inference_mode()
-def _choices(states: Sequence[State]) -> list[dict[str, float]]:
-    designs = choose_together([state._choosing() for state in states])
-    return [state.allowed.name(x[0]) for state, x in zip(states, designs, strict=True)]
+def _choices(states: Sequence[State]) -> Tensor:
+    """Designs [state, design], of one state or of several that share a pass."""
+    requests, policy = [state.request() for state in states], states[0].policy
+    if len(requests) == 1:
+        data, goal, offer, generator = requests[0]
+        return policy.choose(Memory(data, goal), offer, generator)
+    lengths = [request.data.context.length for request in requests]
+    goals = [one.goal.pursued(n) for one, n in zip(requests, lengths, strict=True)]
+    together = Data.together([request.data for request in requests])
+    luck = [request.generator for request in requests]
+    chosen = policy.choose(Memory(together, Goal.together(goals)), None, luck)
+    together.share([request.data for request in requests])
+    return chosen
 
 
 @torch.inference_mode()
-def posterior_of(view: View, spec: Spec) -> Posterior:
-    """The posterior of the only episode and group."""
-    mixture = view.posterior()
+def posterior_of(engine: Engine, data: Any) -> Posterior:
+    """The posterior of the only episode."""
+    mixture = engine.posterior(data)[0]
     if not bool(mixture.mean.isfinite().all()):  # a journal from before outcomes had a range
         raise StateError(
-            f"the posterior is not finite after {view.context.length} observations: abandon the "
-            "trial whose outcome is far beyond all others"
+            f"the posterior is not finite after {engine.context(data).length} observations: "
+            "abandon the trial whose outcome is far beyond all others"
         )
-    first = Mixture(mixture.log_weight[0, 0], mixture.mean[0, 0], mixture.std[0, 0])
-    return Posterior(first, spec.parameters)
+    return Posterior(mixture, engine.network.spec.parameters)
 
 
-def _first(belief: Belief) -> Belief:
-    """The beliefs [target] of the only episode and group."""
-    if isinstance(belief, Bernoulli):
-        return Bernoulli(belief.logit[0, 0])
-    return Mixture(belief.log_weight[0, 0], belief.mean[0, 0], belief.std[0, 0])
-
-
-def _expected(view: View, x: Tensor) -> Tensor:
-    """The likeliest binary outcome, or the mean real one, at a design: [1], network scale."""
-    belief = view.predictive(x[None, None, None])
-    if isinstance(belief, Bernoulli):
-        return torch.where(belief.logit > 0, 1.0, -1.0).reshape(1)
-    return belief.moments()[0].reshape(1)
+def _expected(engine: Engine, data: Any, x: Tensor) -> Tensor:
+    """The outcome to assume at a design: [1, *event], network scale."""
+    return engine.predictive(data, x[None, None])[0].expected()
 
 
 Changes = dict[str, Any]
@@ -221,7 +244,7 @@ def _asked(state: State, event: Event) -> Changes:
         "trials": (*state.trials, Trial(number, dict(design))),
         "open": {**state.open, number: read_design(state.spec.design, design)},
         "rows": state.rows,
-        "observed": state.observed,
+        "data": state.data,
     }
 
 
@@ -236,7 +259,7 @@ def _told(state: State, event: Event) -> Changes:
         "trials": _with(state.trials, told),
         "open": _without(state.open, number),
         "rows": (*state.rows, number),
-        "observed": _extend(state, state.observed, x, event["outcome"]),
+        "data": _extend(state, state.data, x, event["outcome"]),
     }
 
 
@@ -247,14 +270,14 @@ def _attached(state: State, event: Event) -> Changes:
         Trial(number, dict(zip(names, row, strict=True)), outcome, "told", source="attached")
         for number, (row, outcome) in enumerate(zip(rows, event["outcomes"], strict=True), first)
     )
-    observed = state.observed
+    data = state.data
     for x, trial in zip(state.spec.design.read(event["designs"]), trials, strict=True):
-        observed = _extend(state, observed, x, trial.outcome)
+        data = _extend(state, data, x, trial.outcome)
     numbers = (trial.number for trial in trials)
     return {
         "trials": (*state.trials, *trials),
         "rows": (*state.rows, *numbers),
-        "observed": observed,
+        "data": data,
     }
 
 
@@ -267,7 +290,8 @@ def _abandoned(state: State, event: Event) -> Changes:
         return {**changes, "open": _without(state.open, number)}
     # Its outcome leaves the posterior: what remains is read anew.
     rows = tuple(n for n in state.rows if n != number)
-    return {**changes, "rows": rows, "observed": state.observed.without(state.rows.index(number))}
+    data = state.engine.read(state.context.without(state.rows.index(number)))
+    return {**changes, "rows": rows, "data": data}
 
 
 def _restricted(state: State, event: Event) -> Changes:
@@ -306,10 +330,11 @@ def _next_number(state: State, event: Event) -> int:
     return number
 
 
-def _extend(state: State, observed: Observed, x: Tensor, outcome: float | None) -> Observed:
+def _extend(state: State, data: Any, x: Tensor, outcome: Any) -> Any:
     # Standardised in double precision: outcomes may be small differences of large numbers.
-    y = state.spec.outcome.to_network(torch.tensor([outcome], dtype=torch.float64))
-    return observed.extend(x[None], y if state.policy.standardise else y.float())
+    kind = state.spec.outcome
+    y = kind.to_network(kind.from_plain([outcome]))
+    return state.engine.extend(data, x[None], y if state.is_standardised else y.float())
 
 
 def _with(trials: tuple[Trial, ...], trial: Trial) -> tuple[Trial, ...]:

@@ -20,7 +20,7 @@ class Trial:
 
     number: int  # its place in experiment.trials
     design: dict[str, float]  # where it was measured, or is to be
-    outcome: float | None = None  # 0.0 or 1.0 for a binary outcome; None until told
+    outcome: Any = None  # plain data of the outcome's kind, 0.0 or 1.0 if binary; None until told
     state: Literal["asked", "told", "abandoned"] = "asked"
     proposed: dict[str, float] | None = None  # what was asked for, if another design was told
     source: Literal["asked", "attached"] = "asked"

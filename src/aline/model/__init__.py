@@ -1,25 +1,23 @@
-"""What learns: embedder, attention, heads, assembly, checkpoint."""
+"""What learns: tokens, attention, heads, network, checkpoint."""
 
-from aline.model.heads import Belief, Bernoulli, Censored, Mixture
+from aline.model.config import ModelConfig
+from aline.model.encoder import Encoded
 from aline.model.model import Model, fresh, initial_weights
-from aline.model.network import ModelConfig, Network, Proposal, View
-from aline.model.policy import LearnedPolicy
-from aline.model.standardised import StandardisedView, Units, read_standardised
+from aline.model.network import Network, Summary
+from aline.model.policy import Proposal
+from aline.spaces.outcomes import Belief, Bernoulli, Censored, Mixture
 
 __all__ = [
     "Belief",
     "Bernoulli",
     "Censored",
-    "LearnedPolicy",
+    "Encoded",
     "Mixture",
     "Model",
     "ModelConfig",
     "Network",
     "Proposal",
-    "StandardisedView",
-    "Units",
-    "View",
+    "Summary",
     "fresh",
     "initial_weights",
-    "read_standardised",
 ]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +17,15 @@ from torch import Tensor
 
 from aline import __version__
 from aline.errors import CheckpointError
-from aline.model.checkpoint import read_tensors, write_atomically, write_tensors
-from aline.model.network import ModelConfig, Network
+from aline.files import read_tensors, write_atomically, write_tensors
+from aline.model.config import ModelConfig
+from aline.model.network import Network
 from aline.tasks import Spec
 
 WEIGHTS, CARD = "weights.safetensors", "card.json"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Model:
     """What `train` returns and `load` reads."""
 
@@ -34,6 +38,20 @@ class Model:
     def spec(self) -> Spec:
         """The task without its simulator."""
         return self.network.spec
+
+    @cached_property
+    def digest(self) -> str:
+        """What identifies a model: all that its posterior depends on.
+
+        Not the rest of its card, where measurements and fields of later versions may be added.
+        """
+        task = self.spec.to_json()
+        scales = {part: task[part] for part in ("parameters", "design", "outcome")}
+        found = hashlib.sha256(json.dumps(scales, sort_keys=True).encode())
+        for name, tensor in sorted(self.network.state_dict().items()):
+            found.update(name.encode())
+            found.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+        return found.hexdigest()
 
     def spent(self, what: str) -> float | None:
         """Its training's "seconds", "episodes" or "rounds", with those that it went on from."""
@@ -60,6 +78,16 @@ class Model:
         write_tensors(folder / WEIGHTS, self.network.state_dict(), card)
         write_atomically(folder / CARD, (json.dumps(card, indent=2) + "\n").encode())
         return folder
+
+    def export(self, path: str | Path | None = None) -> Path:
+        """Write the network as an ONNX file that runs anywhere, by default beside the weights.
+
+        Experiments find it there and take a third of the time. It takes about half a minute;
+        docs/format.md says what goes in and what comes out.
+        """
+        export = import_module("aline.engine.export").export  # which is above this package
+        written: Path = export(self, path)
+        return written
 
     @classmethod
     def load(cls, folder: str | Path) -> Model:
@@ -96,7 +124,7 @@ def _check_sizes(config: ModelConfig, weights: int) -> None:
     A layer has more weights than its width times its hidden units, and whatever else is counted
     more than its width.
     """
-    for name, size in vars(config).items():
+    for name, size in [*vars(config).items(), *config.plugin_settings.items()]:
         is_count = isinstance(size, int) and not isinstance(size, bool)
         if is_count and not 0 <= size * max(config.width, 1) <= max(weights, config.width**2):
             raise CheckpointError(f"it has {weights:,} weights, and its card says {name} {size:,}")

@@ -1,186 +1,171 @@
-"""The learned policy, as a policy on the episode loop."""
+"""The policy half (psi): candidates, or one proposal token, read the context and the goal.
+
+It reads the inference half's hidden states without passing gradients back, so that its loss never
+disturbs q (paper, section 3.3).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+import math
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from aline.episodes import Context, Goal, Offer, take
-from aline.errors import InternalError
-from aline.model.heads import Mixture
-from aline.model.informed import GLANCE, TRUTHS, Informed
-from aline.model.live import Question, score_together, shares_a_pass
-from aline.model.network import Network, View
-from aline.model.running import begin
-from aline.model.standardised import read_standardised
-from aline.tasks import Task, simulator_of
+from aline.model.advice import CandidateAdvice, NoAdvisor
+from aline.model.attention import Keys, Layers
+from aline.model.config import ModelConfig
+from aline.model.tokens import Added, DesignEmbedder, Mlp
+from aline.spaces import Design
 
-
-class Memory(NamedTuple):
-    """What the policy remembers: the context as the network holds it, and the goal."""
-
-    view: View
-    goal: Goal
-
-
-Choosing = Generator[Question, Tensor, Tensor]
-"""A choice on its way: it asks, is sent logits [batch, 1, query], and returns the design."""
-
-
-def choose_together(choices: Sequence[Choosing]) -> list[Tensor]:
-    """The designs; what several ask at the same time is answered in one pass."""
-    found: dict[int, Tensor] = {}
-    logits: dict[int, Any] = dict.fromkeys(range(len(choices)))
-    while logits:
-        questions: dict[int, Question] = {}
-        for index, answer in logits.items():
-            try:
-                questions[index] = choices[index].send(answer)
-            except StopIteration as end:
-                found[index] = end.value
-        logits = dict(zip(questions, score_together(list(questions.values())), strict=True))
-    return [found[index] for index in range(len(choices))]
+AT_ONCE = 5000  # candidates whose tokens are held at a time: a few hundred kB an operation
+GAIN_UNIT = 4.0  # nats of a gain that a token sees as one
+STEEP = 20.0  # what logits gain at first as a plug-in's term grows by one
+LOG_STD = (-6.0, 0.0)  # of a proposal, on the network's scale
 
 
 @dataclass(frozen=True)
-class LearnedPolicy:
-    """Chooses with the network.
+class Proposal:
+    """A point of the box and how sure the policy is of it, on the network's scale."""
 
-    A pool policy takes the best candidate, or a draw when `explore` is set; without an offer it
-    scores `candidates` uniform draws and then, `refine` times, as many points around the best so
-    far. A box policy draws from its proposal. With `standardise`, outcomes may have any units, and
-    `noise` is their standard deviation about the truth, where that is known.
+    mean: Tensor  # [batch, group, design]
+    log_std: Tensor  # [batch, group, design]
+    strain: Tensor  # [batch, group, design], how far the head leans on the bounds of both
 
-    An informed policy asks its task what designs tell (model/informed.py): `task`, or the built-in
-    one that the network was trained for, and is about all parameters whatever the goal. Where there
-    is none it is a pool policy. When `explore` is set, it only glances at designs.
+    def __getitem__(self, index: Any) -> Proposal:
+        """Of some groups."""
+        return Proposal(self.mean[index], self.log_std[index], self.strain[index])
+
+    def draw(self, generator: torch.Generator) -> Tensor:
+        """A point around the mean, inside the box, that passes gradients to both."""
+        noise = torch.randn(self.mean.shape, generator=generator)
+        return (self.mean + self.log_std.exp() * noise).clamp(-1, 1)
+
+
+class Read(NamedTuple):
+    """What the policy's layers read: the context, and the goal's tokens, with their biases."""
+
+    context: list[Keys]
+    context_bias: Tensor | None
+    goal: list[Keys]
+    goal_bias: Tensor | None
+
+
+class PolicyHalf(nn.Module):
+    """Scores candidates, or proposes a point.
+
+    Its tokens start from means and log spreads of `summarised` parameters.
     """
 
-    network: Network
-    explore: bool = False
-    candidates: int = 200
-    refine: int = 0
-    standardise: bool = False
-    noise: float | None = None
-    task: Task | None = None
-
-    @cached_property
-    def informed(self) -> Informed | None:
-        """The task to ask, if the policy is to ask one and there is one."""
-        if self.network.config.policy != "informed" or self.standardise:
-            return None
-        spec = self.network.spec
-        task = simulator_of(spec) if self.task is None else self.task.described_by(spec)
-        return Informed(task) if task is not None and Informed.can_be(task) else None
-
-    def begin(self, goal: Goal) -> Memory:
-        """Nothing measured yet."""
-        batch = len(goal.parameters)
-        if not self.standardise:
-            return Memory(begin(self.network, batch), goal)
-        empty = Context.empty(batch, goal.points.shape[-1])
-        return Memory(read_standardised(self.network, empty, noise=self.noise), goal)
-
-    def observe(self, state: Memory, design: Tensor, outcome: Tensor) -> Memory:
-        """Take in one more observation."""
-        return Memory(state.view.extend(design, outcome), state.goal)
-
-    def choose(self, state: Memory, offer: Offer | None, generator: torch.Generator) -> Tensor:
-        """The next design [batch, design]."""
-        return choose_together([self.choosing(state, offer, generator)])[0]
-
-    def choosing(self, state: Memory, offer: Offer | None, generator: torch.Generator) -> Choosing:
-        """Likewise, leaving it to the caller to have the candidates scored."""
-        state = Memory(state.view, state.goal.pursued(state.view.context.length))
-        if self.network.config.policy == "box":
-            return self._choose_point(state, offer, generator)
-        if self.informed is not None:
-            return self._choose_informed(self.informed, state, offer, generator)
-        if offer is not None:
-            return (yield from self._choose_candidate(state, offer, generator))
-        space = self.network.spec.design
-        batch = len(state.goal.parameters)
-        count = self.candidates if space.points is None else len(space.points)
-        best = yield from self._choose_candidate(
-            state, Offer(space.sample(batch, count, generator)), generator
-        )
-        if space.points is not None:
-            return best
-        for round_ in range(self.refine):
-            spread = 2.0 / count ** (1 / len(space)) / 4**round_
-            near = best[:, None] + spread * torch.randn(
-                batch, count // 4, len(space), generator=generator
-            )
-            around = torch.cat([best[:, None], near.clamp(-1, 1)], 1)
-            best = yield from self._choose_candidate(state, Offer(around), generator)
-        return best
-
-    def _choose_informed(
-        self, informed: Informed, state: Memory, offer: Offer | None, generator: torch.Generator
-    ) -> Tensor:
-        q = first_group(state.view.posterior())
-        _check_numbers(q.mean)
-        if self.explore:
-            truths = q.sample(TRUTHS, generator).transpose(0, 1)
+    def __init__(self, space: Design, summarised: int, advisor: NoAdvisor, config: ModelConfig):
+        super().__init__()
+        width, hidden = config.width, config.feedforward
+        self.design = len(space)
+        self.layers = Layers(config.policy_layers, width, config.heads, hidden)
+        self.norm = nn.LayerNorm(width)
+        self.is_box = config.policy == "box"
+        if self.is_box:
+            self.proposal = nn.Parameter(torch.randn(width))
+            self.head = _proposal_head(width, hidden, self.design, summarised)
         else:
-            truths = informed.likely(q, state.view.context, generator)
-        if offer is None:
-            offer = Offer(informed.candidates(truths, self.candidates, generator))
-        if self.explore:
-            told = informed.judge(truths, offer.points, GLANCE, generator, offer.allowed)
-            index = told.argmax(1)
-        else:
-            index = informed.best(truths, offer.points, generator, offer.allowed)
-        return take(offer.points, index)
+            self.embedder = DesignEmbedder(space, config.octaves, hidden, width)
+            self.head = Mlp(width, hidden, 1)
+        self.summary = nn.Linear(2 * summarised, hidden, bias=False) if summarised else None
+        self.point_advice = Added(advisor.point_width, hidden, width)
+        self.gain_advice = Added(advisor.gain_width, hidden, width)
+        self.trust = nn.Parameter(torch.ones(advisor.score_terms))
 
-    def _choose_candidate(
-        self, state: Memory, offer: Offer, generator: torch.Generator
-    ) -> Choosing:
-        if not self.explore and not shares_a_pass(state.view):
-            return take(offer.points, state.view.best(offer.points, state.goal, offer.allowed))
-        scores = (yield Question(state.view, offer.points[:, None], state.goal))[:, 0]
-        if offer.allowed is not None:
-            scores = scores.masked_fill(~offer.allowed, -torch.inf)
-        return take(offer.points, self._pick(scores, generator))
+    def keys(self, hidden: list[Tensor]) -> list[Keys]:
+        """The context's states as these layers read them: those of the last inference layers."""
+        used = hidden[-len(self.layers) :]
+        return [layer.keys(h.detach()) for layer, h in zip(self.layers, used, strict=True)]
 
-    def _pick(self, scores: Tensor, generator: torch.Generator) -> Tensor:
-        if not self.explore:
-            return scores.argmax(1)
-        weights = scores.softmax(1)
-        _check_numbers(weights)
-        return torch.multinomial(weights, 1, generator=generator)[:, 0]
+    def decode(self, tokens: Tensor, read: Read) -> Tensor:
+        """Tokens [row, group, token, embed] that see the context and the goal, never each other."""
+        for layer, context, goal in zip(self.layers, read.context, read.goal, strict=True):
+            tokens = layer(tokens, context, read.context_bias, goal, read.goal_bias).tokens
+        out: Tensor = self.norm(tokens)
+        return out
 
-    def _choose_point(
-        self, state: Memory, offer: Offer | None, generator: torch.Generator
-    ) -> Tensor:
-        # Drawn even when not exploring: the policy learned with its spread, and needs it where
-        # its mean would tell nothing, as in the middle of a ring-shaped posterior.
-        point = state.view.propose(state.goal).draw(generator)[:, 0]
-        _check_numbers(point)
-        if offer is None and self.network.spec.design.points is not None:
-            every = self.network.spec.design.to_network(self.network.spec.design.points)
-            offer = Offer(every.expand(len(point), -1, -1))
-        return point if offer is None else nearest(offer, point)
+    def tokens(self, candidates: Tensor, moments: Tensor | None) -> Tensor:
+        """Of candidates [..., n, design], with q's moments [..., 2 * parameter]."""
+        more = None if self.summary is None else self.summary(moments)[..., None, :]
+        out: Tensor = self.embedder(candidates, more)
+        return out
+
+    def advised(self, tokens: Tensor, advice: CandidateAdvice, has_points: Tensor) -> Tensor:
+        """Tokens [batch, group, n, embed] with a plug-in's features.
+
+        What it says of the goal's points counts where the goal has points, bool [batch].
+        """
+        tokens = self.point_advice(tokens, advice.features)
+        out: Tensor = self.gain_advice(tokens, advice.gain / GAIN_UNIT, has_points)
+        return out
+
+    def score(self, tokens: Tensor, advice: CandidateAdvice) -> Tensor:
+        """Logits [batch, group, n] of decoded tokens, relative to a plug-in's terms.
+
+        A token of 32 normalised numbers would be a poor ruler for terms that differ by a percent.
+        """
+        logits: Tensor = self.head(tokens).squeeze(-1)
+        return logits + STEEP * (advice.terms @ self.trust) if len(self.trust) else logits
+
+    def decode_many(self, tokens: Tensor, read: Read) -> Tensor:
+        """As `decode`, for many tokens [batch, token, embed] of one group, without gradients.
+
+        A few episodes at a time: their tokens stay in the processor's cache from one operation to
+        the next.
+        """
+        parts = zip(self.layers, read.context, read.goal, strict=True)
+        readers = [
+            layer.absorb(context, read.context_bias, goal, read.goal_bias)
+            for layer, context, goal in parts
+        ]
+        step = len(tokens) if torch.compiler.is_exporting() else _step(tokens)
+        found = []
+        for start in range(0, len(tokens), step):
+            rows = slice(start, start + step)
+            some = tokens[rows]
+            for layer, reader in zip(self.layers, readers, strict=True):
+                some = layer.read_many(some, reader.of(rows))
+            found.append(self.norm(some))
+        return torch.cat(found)
+
+    def propose(self, token: Tensor, moments: Tensor | None) -> Proposal:
+        """The point that a decoded token [batch, group, embed] means."""
+        more = None if self.summary is None else self.summary(moments)
+        numbers = self.head(token, more).unflatten(-1, (-1, self.design))
+        raw, spread = numbers[..., 0, :], numbers[..., 1, :]
+        point = raw
+        if moments is not None:
+            share = numbers[..., 3:, :].softmax(-2)[..., :-1, :]
+            scale = numbers[..., 2, :].clamp(*LOG_STD)
+            point = (share * moments.chunk(2, -1)[0][..., None]).sum(-2) + scale.exp() * raw
+            spread = spread + scale
+        log_std = spread.clamp(*LOG_STD)
+        # The inverse of the scale on which a parameter that is uniform on the box is seen.
+        mean = torch.erf(point / math.sqrt(2))
+        return Proposal(mean, log_std, raw**2 + (spread - log_std) ** 2)
 
 
-def _check_numbers(values: Tensor) -> None:
-    if not bool(torch.isfinite(values).all()):
-        raise InternalError("the network's choice of a design is not a number")
+def _step(tokens: Tensor) -> int:
+    """How many episodes to take at a time."""
+    return max(1, AT_ONCE // max(1, tokens.shape[1]))
 
 
-def first_group(q: Mixture) -> Mixture:
-    """Beliefs [batch, parameter] of the only group."""
-    return Mixture(q.log_weight[:, 0], q.mean[:, 0], q.std[:, 0])
+def _proposal_head(width: int, hidden: int, design: int, summarised: int) -> Mlp:
+    """Numbers [layout, design]: a point, its spread and, beside a summary, a scale and shares.
 
-
-def nearest(offer: Offer, point: Tensor) -> Tensor:
-    """The allowed point on offer closest to each point [batch, design]."""
-    distance = (offer.points - point[:, None]).square().sum(-1)
-    if offer.allowed is not None:
-        distance = distance.masked_fill(~offer.allowed, torch.inf)
-    return take(offer.points, distance.argmin(1))
+    With a summary the point is relative to an average of the parameters' means, by these shares;
+    at first it follows none of them.
+    """
+    layout = torch.zeros(2 + (summarised + 2 if summarised else 0), design)
+    layout[1] = -1.0
+    if summarised:
+        layout[-1] = 1.0
+    head = Mlp(width, hidden, layout.numel())
+    with torch.no_grad():
+        head.second.weight.mul_(0.1)
+        head.second.bias.copy_(layout.flatten())
+    return head

@@ -29,7 +29,7 @@ class Design:
         high: Sequence[float],
         points: Tensor | None = None,
         relative: Mapping[str, str] | None = None,
-        knee: float | None = None,
+        linear_within: float | None = None,
     ):
         if not names:
             raise InputError("a design needs at least one axis: Box(time=(0.0, 10.0))")
@@ -43,9 +43,16 @@ class Design:
         self.high = torch.tensor(high, dtype=torch.float32)
         self.points = points
         self.relative = dict(relative or {})
-        self.knee = knee
+        self.linear_within = linear_within
         self._pairs = [(self._axis(name), self._axis(to)) for name, to in self.relative.items()]
         self._check_pairs()
+        # As plain numbers: an exported graph takes them as constants.
+        self._reaches = {
+            axis: math.asinh(
+                max(high[axis] - low[to], high[to] - low[axis]) / (linear_within or 1.0)
+            )
+            for axis, to in self._pairs
+        }
 
     def _axis(self, name: str) -> int:
         if name not in self.names:
@@ -58,22 +65,27 @@ class Design:
                 raise InputError(
                     f"{name} must be relative to an axis that is not relative itself, got {to}"
                 )
-        if self.relative and not (self.knee is not None and 0 < self.knee < math.inf):
+        if self.relative and not (
+            self.linear_within is not None and 0 < self.linear_within < math.inf
+        ):
             raise InputError(
-                f"knee must be a positive difference in the axes' units, got {self.knee!r}"
+                "linear_within must be a positive difference in the axes' units, got "
+                f"{self.linear_within!r}"
             )
 
-    def compared(self, relative: Mapping[str, str], *, knee: float) -> Design:
+    def compared(self, relative: Mapping[str, str], *, linear_within: float) -> Design:
         """These designs, with some axes seen as their difference from another axis.
 
         For trials that compare two things: what matters is often how far apart they are, on
-        every scale from `knee` (in the axes' units) up. Only what the network sees changes.
+        every scale from `linear_within` (in the axes' units) up. Only what the network sees
+        changes.
 
-        >>> Box(left=(0.0, 9.0), right=(0.0, 9.0)).compared({"right": "left"}, knee=0.1).names
+        >>> pair = Box(left=(0.0, 9.0), right=(0.0, 9.0))
+        >>> pair.compared({"right": "left"}, linear_within=0.1).names
         ('left', 'right')
         """
         low, high = self.low.tolist(), self.high.tolist()
-        return Design(self.names, low, high, self.points, relative, knee)
+        return Design(self.names, low, high, self.points, relative, linear_within)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -85,8 +97,10 @@ class Design:
             return x
         columns, plain = list(x.unbind(-1)), values.unbind(-1)
         for axis, to in self._pairs:
-            assert self.knee is not None
-            columns[axis] = torch.asinh((plain[axis] - plain[to]) / self.knee) / self._reach(axis)
+            assert self.linear_within is not None
+            columns[axis] = torch.asinh(
+                (plain[axis] - plain[to]) / self.linear_within
+            ) / self._reach(axis)
         return torch.stack(columns, -1)
 
     def to_user(self, x: Tensor) -> Tensor:
@@ -95,8 +109,8 @@ class Design:
         if self._pairs:
             columns = list(span.unbind(-1))
             for axis, to in self._pairs:
-                assert self.knee is not None
-                apart = self.knee * torch.sinh(x[..., axis] * self._reach(axis))
+                assert self.linear_within is not None
+                apart = self.linear_within * torch.sinh(x[..., axis] * self._reach(axis))
                 base = torch.minimum(torch.maximum(columns[to], self.low[to]), self.high[to])
                 columns[axis] = base + apart
             span = torch.stack(columns, -1)
@@ -104,10 +118,7 @@ class Design:
 
     def _reach(self, axis: int) -> float:
         """The largest difference of a relative axis, on its logarithmic scale."""
-        to = dict(self._pairs)[axis]
-        assert self.knee is not None
-        largest = max(self.high[axis] - self.low[to], self.high[to] - self.low[axis])
-        return math.asinh(float(largest) / self.knee)
+        return self._reaches[axis]
 
     def settled(self, x: Tensor) -> Tensor:
         """Network scale [..., design] as it is measured: a difference may lead out of bounds."""
@@ -182,7 +193,7 @@ class Design:
             "points": None if self.points is None else self.points.tolist(),
         }
         if self.relative:
-            plain |= {"relative": self.relative, "knee": self.knee}
+            plain |= {"relative": self.relative, "linear_within": self.linear_within}
         return plain
 
 
@@ -244,5 +255,5 @@ def design_from_json(data: Mapping[str, Any]) -> Design:
         high,
         None if points is None else torch.tensor(points),
         data.get("relative"),
-        data.get("knee"),
+        data.get("linear_within"),
     )

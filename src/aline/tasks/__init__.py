@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from aline.errors import InputError, NotFoundError
 from aline.tasks.ces import ces
-from aline.tasks.functions import FUNCTIONS, FunctionWorld, function_named
-from aline.tasks.gp import gp1d, gp2d
 from aline.tasks.linear import linear
 from aline.tasks.location import location
 from aline.tasks.psychometric import PRESETS, Psychometric
 from aline.tasks.task import PREDICTIONS, Spec, Task, World, is_differentiable
 
+
+def _plugged_in(module: str, name: str) -> Callable[..., Task]:
+    """A task of a plug-in, which is imported when the task is made."""
+
+    def make(**config: Any) -> Task:
+        task: Task = getattr(import_module(module), name)(**config)
+        return task
+
+    return make
+
+
 BUILT_IN: dict[str, Callable[..., Task]] = {
     **PRESETS,
     "location": location,
     "ces": ces,
-    "gp1d": gp1d,
-    "gp2d": gp2d,
+    "gp1d": _plugged_in("aline.functions.task", "gp1d"),
+    "gp2d": _plugged_in("aline.functions.task", "gp2d"),
     "linear": linear,
 }
 
@@ -46,14 +56,11 @@ def simulator_of(spec: Spec) -> Task | None:
 
 __all__ = [
     "BUILT_IN",
-    "FUNCTIONS",
     "PREDICTIONS",
-    "FunctionWorld",
     "Psychometric",
     "Spec",
     "Task",
     "World",
-    "function_named",
     "get",
     "is_differentiable",
     "simulator_of",

@@ -154,8 +154,8 @@ def ces(horizon: int = 10) -> Task:
             "alpha": Dirichlet(torch.ones(GOODS)),
             "u": LogNormal(1.0, 3.0),
         },
-        design=Box(**bounds).compared(relative, knee=0.1),
-        outcome=Real(loc=0.0, scale=6.0, knee=1e-3, limits=(-LIMIT, LIMIT)),
+        design=Box(**bounds).compared(relative, linear_within=0.1),
+        outcome=Real(loc=0.0, scale=6.0, linear_within=1e-3, limits=(-LIMIT, LIMIT)),
         simulate=_simulate,
         log_likelihood=_log_likelihood,
         log_peak=_log_peak,
@@ -169,7 +169,7 @@ def ces(horizon: int = 10) -> Task:
         # The data soon rule out every other draw from the prior, so none could stand in for the
         # truth. Playing costs more than learning here, so that a batch is learned from for longer.
         training={
-            "stand_ins": 0,
+            "possible_truths": 0,
             "batch": 128,
             "updates": 20,
             "policy_updates": 1,

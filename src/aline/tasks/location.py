@@ -67,6 +67,6 @@ def location(sources: int = 1, dimensions: int = 2, horizon: int = 30) -> Task:
         resolution=0.004,
         budget="90min",
         # The data soon rule out every other draw from the prior: none could stand in for the truth.
-        training={"stand_ins": 0},
+        training={"possible_truths": 0},
         config={"sources": sources, "dimensions": dimensions, "horizon": horizon},
     )

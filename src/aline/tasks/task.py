@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import torch
@@ -13,57 +13,22 @@ from torch import distributions as td
 
 from aline.errors import InputError
 from aline.spaces import (
-    Binary,
     Design,
     Outcome,
     Parameters,
-    Real,
     design_from_json,
     outcome_from_json,
 )
 
 Named = Mapping[str, Tensor]
-Simulator = Callable[[Named, Named, torch.Generator], Tensor]
-Likelihood = Callable[[Named, Named, Tensor], Tensor]
+Simulator = Callable[[Named, Named, torch.Generator], Any]
+Likelihood = Callable[[Named, Named, Any], Tensor]
 Explorer = Callable[[Named, int, torch.Generator], Named]
 Latent = Callable[[Named, torch.Generator], Named]
 
-Covariance = Callable[[Named, Named, Named], Tensor]
-
+BRANCHES = 8  # outcomes up to which an expectation visits each: a pass of the network for each
 PREDICTIONS = "predictions"
 """The word for "outcomes anywhere" in a training target, beside parameter names."""
-
-
-@dataclass(frozen=True)
-class Process:
-    """Given theta and what is latent, outcomes are a Gaussian process's with normal noise.
-
-    `covariance(theta, a, b)` is that of the function's values at designs [batch, n] and [batch, m],
-    [batch, n, m] in the outcome's units squared; `noise` is a standard deviation in these units.
-    Where the kernel is stationary (RBF, Matern 3/2 or 5/2, whichever) and these are parameters,
-    `lengthscale` and `scale` name its lengthscales and its standard deviation.
-    """
-
-    covariance: Covariance
-    noise: float
-    lengthscale: str | None = None
-    scale: str | None = None
-
-
-@dataclass(frozen=True)
-class Hyperparameters:
-    """Which parameters are a Gaussian process's own, and its noise."""
-
-    lengthscale: str
-    scale: str
-    noise: float
-
-    @classmethod
-    def of(cls, process: Process | None) -> Hyperparameters | None:
-        """Those that a process names."""
-        if process is None or process.lengthscale is None or process.scale is None:
-            return None
-        return cls(process.lengthscale, process.scale, process.noise)
 
 
 @dataclass(frozen=True)
@@ -82,7 +47,6 @@ class Spec:
     config: Mapping[str, Any] = field(default_factory=dict)  # what a built-in task was made with
     units: Mapping[str, str] = field(default_factory=dict)
     scaled: tuple[str, ...] = ()  # the parameters that are in the outcome's units
-    hyperparameters: Hyperparameters | None = None  # where outcomes are a Gaussian process's
 
     def label(self, name: str) -> str:
         """A name with its unit, for axes and tables."""
@@ -107,8 +71,6 @@ class Spec:
             plain["turns"] = [[list(names), count] for names, count in self.turns]
         if self.scaled:
             plain["scaled"] = list(self.scaled)
-        if self.hyperparameters is not None:
-            plain["hyperparameters"] = asdict(self.hyperparameters)
         return plain
 
     @classmethod
@@ -127,9 +89,6 @@ class Spec:
             config=data["config"],
             units=data["units"],
             scaled=tuple(data.get("scaled", ())),
-            hyperparameters=Hyperparameters(**named)
-            if (named := data.get("hyperparameters"))
-            else None,
         )
 
 
@@ -142,13 +101,13 @@ class World(Protocol):
         ...
 
     def answer(self, designs: Tensor, generator: torch.Generator) -> Tensor:
-        """Outcomes [batch, count] of designs [batch, count, design], on the network's scale."""
+        """Outcomes [batch, count, *event] of designs [batch, count, design], network's scale."""
         ...
 
     def branches(self, designs: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Outcomes [batch, count, branch] with weights whose weighted mean stands for the
-        expectation over outcomes: every outcome with its probability where that is known, else
-        one draw.
+        """Outcomes [batch, count, branch, *event] with weights [batch, count, branch] whose
+        weighted mean stands for the expectation over outcomes: every outcome with its probability
+        where that is known and they are few, else one draw.
         """
         ...
 
@@ -158,7 +117,8 @@ class Task:
 
     `simulate(theta, design, generator)` is batched and elementwise: `theta[name]` has shape
     [batch, 1] ([batch, 1, n] for a vector parameter), `design[name]` has shape [batch, count], and
-    the outcomes come back as [batch, count], all in the user's units. Optional are
+    the outcomes come back as [batch, count], all in the user's units, in a tensor or a numpy array;
+    several named ones (`Outcomes`) as a dict of these. Optional are
 
     - `log_likelihood(theta, design, outcome)`, of the same shapes;
     - `log_peak(theta, design, outcome)`, a quick upper bound on its sum over the last axis, such as
@@ -176,8 +136,6 @@ class Task:
     - `latent(theta, generator)`, what else a world is made of, drawn once for each: a random
       function, say. `theta` then carries it too, by name, as [batch, ...]. A parameter's own name
       in it replaces the parameter's draw, where priors depend on each other;
-    - `process`, what is known of the function where outcomes are a Gaussian process's: a policy is
-      then taught where to measure for predictions;
     - `scaled`, the parameters that are in the outcome's units;
     - `model` and `training`, settings that suit the task better than the defaults, and `budget`,
       how long to train it where nothing else is said.
@@ -198,6 +156,8 @@ class Task:
     torch.Size([3, 1])
     """
 
+    teacher: str | None = None  # "module:class" of a plug-in's teacher for the policy
+
     def __init__(
         self,
         *,
@@ -211,7 +171,6 @@ class Task:
         log_peak: Likelihood | None = None,
         explore: Explorer | None = None,
         latent: Latent | None = None,
-        process: Process | None = None,
         targets: Mapping[tuple[str, ...], float] | None = None,
         turns: Mapping[tuple[str, ...], int] | None = None,
         scaled: Sequence[str] = (),
@@ -242,7 +201,6 @@ class Task:
             config=config or {},
             units=units or {},
             scaled=tuple(scaled),
-            hyperparameters=Hyperparameters.of(process),
         )
         parameters.mask(scaled)  # says so if a name is unknown
         self.simulate = simulate
@@ -250,7 +208,6 @@ class Task:
         self.log_peak = log_peak
         self.explore = explore
         self.latent = latent
-        self.process = process
         self.model, self.training = dict(model or {}), dict(training or {})
         self.budget = budget
 
@@ -260,7 +217,7 @@ class Task:
             return getattr(self.spec, name)
         raise AttributeError(f"Task has no attribute {name!r}")
 
-    def draw(self, batch: int, generator: torch.Generator) -> World:
+    def draw(self, batch: int, generator: torch.Generator) -> SimulatedWorld:
         """Worlds with parameters from the prior."""
         theta = self.spec.parameters.sample(batch, generator)
         hidden = self._hidden(theta, generator)
@@ -291,16 +248,22 @@ class Task:
         if self.spec.outcome.is_fitted:
             return self
         generator = torch.Generator()  # its default seed: the scale is a constant of the task
-        raw = self._with(replace(self.spec, outcome=Real(0.0, 1.0)))
-        world = raw.draw(512, generator)
-        outcomes = world.answer(self.spec.design.sample(512, 16, generator), generator)
+        world = self.draw(512, generator)
+        outcomes = world.simulate(self.spec.design.sample(512, 16, generator), generator)
         return self._with(replace(self.spec, outcome=self.spec.outcome.fitted(outcomes)))
+
+    def checked(self) -> Task:
+        """This task, if its simulator answers a few designs as its outcome says."""
+        generator = torch.Generator()
+        world = self.draw(3, generator)
+        world.simulate(self.spec.design.sample(3, 5, generator), generator)
+        return self
 
     def described_by(self, spec: Spec) -> Task:
         """This task's simulator on the scales of a trained model's spec, which must be its own."""
-        mine, theirs = self.spec.to_json(), spec.to_json()
-        for plain in (mine, theirs):  # location and scale are the model's to say
-            plain["outcome"] = {**plain["outcome"], "loc": None, "scale": None}
+        mine, theirs = (
+            {**one.to_json(), "outcome": one.outcome.signature()} for one in (self.spec, spec)
+        )
         for part in ("parameters", "design", "outcome"):
             if mine[part] != theirs[part]:
                 raise InputError(
@@ -327,13 +290,18 @@ class Task:
         return self.spec.design.to_network(torch.stack(columns, -1))
 
     def log_prob(self, theta: Tensor, designs: Tensor, outcomes: Tensor) -> Tensor:
-        """Log likelihood [batch, count] of network-scale values; batch axes broadcast."""
+        """Log likelihood [batch, count] of network-scale values; batch axes broadcast.
+
+        Outcomes are [batch, count, *event].
+        """
         if self.log_likelihood is None:
             raise InputError(f"task {self.spec.name} has no log_likelihood: give one to Task(...)")
-        return self.log_likelihood(
-            self.spec.parameters.to_user(theta[..., None, :]),
-            self.spec.design.name_columns(designs),
-            self.spec.outcome.to_user(outcomes),
+        return torch.as_tensor(
+            self.log_likelihood(
+                self.spec.parameters.to_user(theta[..., None, :]),
+                self.spec.design.name_columns(designs),
+                self.spec.outcome.to_user(outcomes),
+            )
         )
 
 
@@ -347,40 +315,28 @@ class SimulatedWorld:
 
     def answer(self, designs: Tensor, generator: torch.Generator) -> Tensor:
         """Simulate in the user's units, return on the network's scale."""
-        spec = self.task.spec
-        outcomes = self.task.simulate(self._all(), spec.design.name_columns(designs), generator)
-        _check_outcomes(outcomes, designs.shape[:2])
-        return spec.outcome.to_network(outcomes)
+        outcomes = self.simulate(designs, generator)
+        return self.task.spec.outcome.to_network(outcomes).float()
 
-    def _all(self) -> Named:
+    def simulate(self, designs: Tensor, generator: torch.Generator) -> Any:
+        """Outcomes in the user's units, checked."""
+        spec = self.task.spec
+        outcomes = self.task.simulate(self.values(), spec.design.name_columns(designs), generator)
+        return spec.outcome.simulated(outcomes, designs.shape[:2])
+
+    def values(self) -> Named:
         """Parameters in the user's units, and what is latent."""
         return {**self.task.spec.parameters.to_user(self.theta[:, None, :]), **self.hidden}
 
-    def covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Of the task's process at designs [batch, n, design] and [batch, m, design]."""
-        process, design = self.task.process, self.task.spec.design
-        if process is None:
-            raise InputError(f"task {self.task.spec.name} has no process: give one to Task(...)")
-        return process.covariance(self._all(), design.name_columns(a), design.name_columns(b))
-
     def branches(self, designs: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Both answers of a binary outcome whose likelihood is known, else one draw."""
-        if not isinstance(self.task.spec.outcome, Binary) or self.task.log_likelihood is None:
-            outcomes = self.answer(designs, generator)[..., None]
-            return outcomes, torch.ones_like(outcomes)
-        outcomes = torch.tensor([-1.0, 1.0]).expand(*designs.shape[:2], 2)
-        log_prob = [self.task.log_prob(self.theta, designs, y) for y in outcomes.unbind(-1)]
+        """Every outcome, where they are few and their likelihood is known, else one draw."""
+        every = self.task.spec.outcome.enumerate()
+        if every is None or len(every) > BRANCHES or self.task.log_likelihood is None:
+            outcomes = self.answer(designs, generator)[:, :, None]
+            return outcomes, torch.ones(outcomes.shape[:3])
+        outcomes = every.expand(*designs.shape[:2], *every.shape)
+        log_prob = [self.task.log_prob(self.theta, designs, y) for y in outcomes.unbind(2)]
         return outcomes, torch.stack(log_prob, -1).exp()
-
-
-def _check_outcomes(outcomes: Tensor, shape: Sequence[int]) -> None:
-    if tuple(outcomes.shape) != tuple(shape):
-        raise InputError(
-            f"simulate must return outcomes of the designs' shape {tuple(shape)}, got "
-            f"{tuple(outcomes.shape)}: theta[name] is [batch, 1] and design[name] [batch, count]"
-        )
-    if not bool(torch.isfinite(outcomes).all()):
-        raise InputError("simulate returned NaN or infinite outcomes: check its domain")
 
 
 def _check(
@@ -389,7 +345,10 @@ def _check(
     if not isinstance(design, Design):
         raise InputError(f"design must be a Box, Pool or Grid, got {design!r}")
     if not isinstance(outcome, Outcome):
-        raise InputError(f"outcome must be Real() or Binary(), got {outcome!r}")
+        raise InputError(
+            "outcome must be Real(), Binary(), Categorical(labels), Ordinal(levels), Count() or "
+            f"Outcomes(...), got {outcome!r}"
+        )
     if not callable(simulate):
         raise InputError(f"simulate must be callable, got {simulate!r}")
     if not (isinstance(horizon, int) and horizon >= 1):
@@ -432,9 +391,13 @@ def _turns(
 
 def is_differentiable(task: Task) -> bool:
     """Whether outcomes carry a gradient with respect to the design."""
-    if not isinstance(task.spec.outcome, Real):
+    if not task.spec.outcome.is_continuous:
         return False
     generator = torch.Generator()
     world = task.fitted().draw(2, generator)
-    designs = task.spec.design.sample(2, 3, generator).requires_grad_()
-    return world.answer(designs, generator).requires_grad
+    designs = task.spec.design.sample(2, 3, generator)
+    world.answer(designs, generator)  # says so if the simulator is wrong
+    try:
+        return world.answer(designs.requires_grad_(), generator).requires_grad
+    except (RuntimeError, TypeError):  # numpy takes no tensor that a gradient passes
+        return False

@@ -44,7 +44,7 @@ class LatticeTeacher(Teacher):
         compared = stratified(1, min(ALTERNATIVES, count), count, generator)[0]
         goals = played.goal.parameters[:, None].expand(-1, visible.shape[1], -1)
         gain = self.information(played.context, visible, goals, compared)
-        return Lesson(self.stimuli[compared][None, None], gain)
+        return Lesson(self.stimuli[compared].expand(len(gain), -1, -1), gain)
 
     def information(
         self, context: Context, visible: Tensor, goals: Tensor, compared: Tensor

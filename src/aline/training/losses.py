@@ -12,12 +12,11 @@ import torch
 from torch import Tensor
 
 from aline.episodes import Context, Goal
-from aline.model import Network, View
-from aline.model.kernels import Bank
-from aline.model.network import Encoded
+from aline.model import Encoded, Network, Summary
+from aline.model.advice import Advice
 from aline.tasks import World
 from aline.training.notes import Notes
-from aline.training.standins import StandIns
+from aline.training.possible_truths import PossibleTruths
 
 if TYPE_CHECKING:
     from aline.training.config import TrainingConfig
@@ -35,9 +34,9 @@ class Played:
     world: World
     goal: Goal
     context: Context
-    goal_outcomes: Tensor  # [batch, target], true outcomes at the goal's points
-    stand_ins: StandIns | None = None
-    bank: Bank | None = None  # of the whole context, where the network has kernels
+    goal_outcomes: Tensor  # [batch, target, *event], true outcomes at the goal's points
+    advice: Advice  # what a plug-in says of the whole context
+    possible_truths: PossibleTruths | None = None
     encoded: Encoded | None = None  # the context, by the network as it is in this update
     notes: Notes | None = None  # from playing, as long as the network is the one that played
 
@@ -51,10 +50,13 @@ class Played:
         """Observations an episode."""
         return self.context.length
 
-    def read(self, network: Network, visible: Tensor, extra: Context | None = None) -> View:
+    def encode(self, network: Network) -> Encoded:
+        """The whole context, for one group."""
+        return self.encoded or network.encode(self.context, self.advice)
+
+    def read(self, network: Network, visible: Tensor, extra: Context | None = None) -> Encoded:
         """The context for groups that see some of it; with `extra`, of each its own."""
-        bank = self.bank if extra is None else None
-        return network.read(self.context, visible, extra, bank, self.encoded)
+        return network.regroup(self.encode(network), visible, extra)
 
 
 def up_to(lengths: Tensor, total: int) -> Tensor:
@@ -80,55 +82,57 @@ def inference_loss(
     All parameters are learned whatever the goal: the goal steers the policy, never the posterior.
     """
     lengths = stratified(played.batch, config.prefixes, played.length + 1, generator)
-    view = played.read(network, up_to(lengths, played.length))
-    truths = possible_truths(played, lengths, generator)
+    encoded = played.read(network, up_to(lengths, played.length))
+    truths = draw_truths(played, lengths, generator)
     loss = torch.zeros(())
     if count:
         shape = (played.batch, config.prefixes, count)
         points = network.spec.design.sample(played.batch, config.prefixes * count, generator)
-        outcomes = played.world.answer(points, generator).view(shape)
-        points = points.view(*shape, -1)
-        view.decode_with(points)
-        loss = loss - view.predictive(points).log_prob(outcomes).mean()
+        outcomes = played.world.answer(points, generator)
+        outcomes = outcomes.view(*shape, *outcomes.shape[2:])
+        posterior, predictive = network.beliefs(encoded, points.view(*shape, -1))
+        loss = loss - predictive.log_prob(outcomes).mean()
+    else:
+        posterior = network.posterior(encoded)
     if len(network.spec.parameters):
-        loss = loss - view.posterior().unsqueeze(2).log_prob(truths).mean()
+        loss = loss - posterior.unsqueeze(2).log_prob(truths).mean()
     return loss
 
 
-def possible_truths(played: Played, lengths: Tensor, generator: torch.Generator) -> Tensor:
+def draw_truths(played: Played, lengths: Tensor, generator: torch.Generator) -> Tensor:
     """The truth [batch, prefix or 1, n, parameter], or what could have been it for all we know."""
-    if played.stand_ins is None:
+    if played.possible_truths is None:
         return played.world.theta[:, None, None]
-    return played.stand_ins.draw(lengths, DRAWS, generator)
+    return played.possible_truths.draw(lengths, DRAWS, generator)
 
 
-def target_log_prob(view: View, played: Played) -> Tensor:
+def target_log_prob(network: Network, encoded: Encoded, played: Played) -> Tensor:
     """Mean log q over each episode's targets, [batch, group] (Eq. 11 averages, not sums)."""
     goal = played.goal
-    total = torch.zeros(view.shape)
+    total = torch.zeros(encoded.shape)
     index, real = goal.chosen()
     if index.shape[1]:
         truth = played.world.theta.gather(1, index)[:, None]
-        total = total + (view.posterior(index).log_prob(truth) * real[:, None]).sum(-1)
+        log_q = network.posterior(encoded, index).log_prob(truth)
+        total = total + (log_q * real[:, None]).sum(-1)
     if goal.points.shape[1]:
-        outcomes = played.goal_outcomes[:, None].expand(*view.shape, -1)
-        log_q = view.predictive(goal.points[:, None]).log_prob(outcomes)
+        outcomes = played.goal_outcomes[:, None]
+        outcomes = outcomes.expand(*encoded.shape, *outcomes.shape[2:])
+        log_q = network.predictive(encoded, goal.points).log_prob(outcomes)
         total = total + (log_q * goal.points_mask[:, None]).sum(-1)
     return total / goal.count[:, None]
 
 
 @torch.no_grad()
-def read_for_policy(network: Network, played: Played, steps: Tensor) -> View:
-    """A view from which only the policy learns: all of q's part is computed without gradients.
+def read_for_policy(network: Network, played: Played, steps: Tensor) -> tuple[Encoded, Summary]:
+    """What a policy learns from: all of q's part is computed without gradients.
 
     `steps` [batch, group] are the numbers of observations that each group has made.
     """
-    view = played.read(network, up_to(steps, played.length))
+    encoded = played.read(network, up_to(steps, played.length))
     if played.notes is None:
-        _ = view.parameter_states
-    else:
-        played.notes.tell(view, steps)
-    return view
+        return encoded, network.summary(encoded)
+    return encoded, played.notes.after(steps, encoded)
 
 
 @dataclass(frozen=True)
@@ -136,7 +140,7 @@ class Decisions:
     """States sampled from played episodes, one an episode, at which designs are compared."""
 
     step: Tensor  # [batch]: the design chosen after `step` observations
-    view: View  # what was known then
+    known: tuple[Encoded, Summary]  # what was known then
     horizon: Tensor  # [batch]: the number of observations at which the choice is judged
 
 
@@ -151,8 +155,8 @@ def sample_decisions(network: Network, played: Played, generator: torch.Generato
     ahead = torch.rand(batch, generator=generator) * (total - step)
     judged_now = torch.rand(batch, generator=generator) < 0.5
     horizon = step + 1 + torch.where(judged_now, torch.zeros(batch), ahead).long()
-    view = read_for_policy(network, played, step[:, None])
-    return Decisions(step, view, horizon.clamp(max=total))
+    known = read_for_policy(network, played, step[:, None])
+    return Decisions(step, known, horizon.clamp(max=total))
 
 
 def judge(
@@ -166,14 +170,15 @@ def judge(
     """
     batch, count = designs.shape[:2]
     outcomes, weights = played.world.branches(designs, generator)
-    groups = count * outcomes.shape[-1]
+    groups = count * weights.shape[-1]
     order = torch.arange(played.length)
     kept = (order < at.horizon[:, None]) & (order != at.step[:, None])
     visible = kept[:, None].expand(batch, groups, -1)
-    repeated = designs.repeat_interleave(outcomes.shape[-1], 1)
-    extra = Context(repeated.reshape(batch * groups, 1, -1), outcomes.reshape(-1, 1))
-    log_q = target_log_prob(played.read(network, visible, extra), played)
-    return (log_q.view(outcomes.shape) * weights).sum(-1)
+    repeated = designs.repeat_interleave(weights.shape[-1], 1)
+    own = outcomes.reshape(batch * groups, 1, *outcomes.shape[3:])
+    extra = Context(repeated.reshape(batch * groups, 1, -1), own)
+    log_q = target_log_prob(network, played.read(network, visible, extra), played)
+    return (log_q.view(weights.shape) * weights).sum(-1)
 
 
 def paired_pool_loss(
@@ -190,7 +195,7 @@ def paired_pool_loss(
     with torch.no_grad():
         value = judge(network, played, at, designs, generator)
         advantage = standardise(value - value.mean(1, keepdim=True), at.step)
-    scores = at.view.scores(designs[:, None], played.goal)[:, 0]
+    scores = network.scores(*at.known, played.goal, designs)[:, 0]
     return -(scores.softmax(1) * advantage).sum(1).mean()
 
 
@@ -206,7 +211,7 @@ def alternatives(
     half = config.alternatives // 2
     uniform = space.sample(played.batch, config.candidates, generator)
     with torch.no_grad():
-        scores = at.view.scores(uniform[:, None], played.goal)[:, 0]
+        scores = network.scores(*at.known, played.goal, uniform)[:, 0]
     rest = config.alternatives - half
     drawn = torch.multinomial(scores.softmax(1), rest, True, generator=generator)
     liked = uniform.gather(1, drawn[..., None].expand(-1, -1, len(space)))
@@ -222,7 +227,7 @@ def paired_box_loss(
 ) -> Tensor:
     """Score-function gradient of a Gaussian proposal, draws compared at one state."""
     at = sample_decisions(network, played, generator)
-    proposal = at.view.propose(played.goal)
+    proposal = network.propose(*at.known, played.goal)
     shape = (played.batch, config.alternatives, len(network.spec.design))
     std = proposal.log_std.exp()
     draws = (proposal.mean + std * torch.randn(shape, generator=generator)).detach()
@@ -244,21 +249,21 @@ def sampled_pool_loss(
     """
     total, batch = played.length, played.batch
     step = torch.randint(total, (batch,), generator=generator)
-    view = read_for_policy(network, played, step[:, None])
+    known = read_for_policy(network, played, step[:, None])
     with torch.no_grad():
         end = step + 1 if config.credit == "immediate" else torch.full_like(step, total)
         ends = torch.stack([step, end], 1)
-        log_q = target_log_prob(network.read(played.context, up_to(ends, total)), played)
+        log_q = target_log_prob(network, played.read(network, up_to(ends, total)), played)
         reward = log_q[:, 1] - log_q[:, 0]
         advantage = standardise((reward - reward.mean())[:, None], step)[:, 0]
         executed = played.context.designs[torch.arange(batch), step]
         others = network.spec.design.sample(batch, config.candidates - 1, generator)
         pool = torch.cat([executed[:, None], others], 1)
-        weights = view.scores(pool[:, None], played.goal)[:, 0].softmax(1)
+        weights = network.scores(*known, played.goal, pool)[:, 0].softmax(1)
         drawn = torch.multinomial(weights, config.alternatives, True, generator=generator)
     compared = torch.cat([torch.zeros(batch, 1, dtype=torch.long), drawn], 1)
     rows = pool.gather(1, compared[..., None].expand(-1, -1, pool.shape[-1]))
-    scores = view.scores(rows[:, None], played.goal)[:, 0]
+    scores = network.scores(*known, played.goal, rows)[:, 0]
     return -(advantage * (scores[:, 0] - scores[:, 1:].mean(1))).mean()
 
 
@@ -274,22 +279,15 @@ def pathwise_loss(
     """
     total = played.length
     steps = stratified(played.batch, min(config.decisions, total), total, generator)
-    view = read_for_policy(network, played, steps)
-    proposal = view.propose(played.goal)
+    proposal = network.propose(*read_for_policy(network, played, steps), played.goal)
     proposals = proposal.draw(generator)
     with frozen(network):
         outcomes = played.world.answer(proposals, generator)
-        again = Context(
-            played.context.designs.scatter(1, steps[..., None].expand_as(proposals), proposals),
-            played.context.outcomes.scatter(1, steps, outcomes),
-        )
         lengths = stratified(played.batch, config.prefixes, total, generator) + 1
         lengths[:, -1] = total
-        encoded = played.encoded
-        if encoded is not None:
-            encoded = network.encode_anew(encoded, again, steps, Context(proposals, outcomes))
-        view = network.read(again, up_to(lengths, total), encoded=encoded)
-        log_q = target_log_prob(view, played)
+        again = network.replaced(played.encode(network), steps, Context(proposals, outcomes))
+        encoded = network.regroup(again, up_to(lengths, total))
+        log_q = target_log_prob(network, encoded, played)
     value = (0.5 * log_q[:, -1] + 0.5 * log_q.mean(1)).mean()
     return STRAIN * proposal.strain.mean() - value
 
@@ -304,16 +302,16 @@ def imitation_loss(
     """
     total = played.length
     steps = torch.arange(total).expand(played.batch, total)
-    view = read_for_policy(network, played, steps)
+    known = read_for_policy(network, played, steps)
     if network.config.policy == "box":
-        proposal = view.propose(played.goal)
+        proposal = network.propose(*known, played.goal)
         z = (informed - proposal.mean) / proposal.log_std.exp()
         # A Cauchy's likelihood: what is informative is mostly near, and sometimes far off.
         return ((1 + z * z).log() + proposal.log_std).mean() + STRAIN * proposal.strain.mean()
     others = network.spec.design.sample(played.batch, total * 7, generator)
     others = others.view(played.batch, total, 7, -1)
     pool = torch.cat([informed[:, :, None], others], 2)
-    return -view.scores(pool, played.goal).log_softmax(-1)[..., 0].mean()
+    return -network.scores(*known, played.goal, pool).log_softmax(-1)[..., 0].mean()
 
 
 class frozen:  # noqa: N801  # reads as a statement: with frozen(network)

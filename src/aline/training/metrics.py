@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aline.model.checkpoint import naming
+from aline.files import naming
 
 if TYPE_CHECKING:
     from rich.progress import Progress

@@ -8,36 +8,33 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from aline.engine.engine import Playing
 from aline.episodes import Goal, Offer
-from aline.model import LearnedPolicy, View
+from aline.model import Encoded, Summary
 from aline.model.network import Decoded
-from aline.model.policy import Memory
+from aline.policies import LearnedPolicy, Memory
 
 
 class Notes(NamedTuple):
-    """The parameters as q knew them after each number of observations, by the weights then."""
+    """Summaries after each number of observations, by the weights then."""
 
-    decoded: Decoded  # [batch, step, parameter, ...]
-    moments: Tensor  # [batch, step, 2 * parameter]
+    summary: Summary  # [batch, step, ...]
 
     @classmethod
-    def of(cls, views: list[View]) -> Notes:
-        """Of views after 0, 1, ... observations, each with one group an episode."""
-        known = [view.parameter_states for view in views]
-        layers = zip(*(each.states for each in known), strict=True)
-        return cls(
-            Decoded(
-                [torch.cat(layer, 1) for layer in layers],
-                torch.cat([each.plain for each in known], 1),
-            ),
-            torch.cat([view.moments for view in views], 1),
-        )
+    def of(cls, steps: list[Summary]) -> Notes:
+        """Of summaries after 0, 1, ... observations, each with one group an episode."""
+        layers = zip(*(each.decoded.states for each in steps), strict=True)
+        states = [torch.cat(layer, 1) for layer in layers]
+        raw = torch.cat([each.decoded.raw for each in steps], 1)
+        moments = [each.moments for each in steps if each.moments is not None]
+        return cls(Summary(Decoded(states, raw), torch.cat(moments, 1) if moments else None))
 
-    def tell(self, view: View, steps: Tensor) -> None:
-        """Spare a view of `steps` [batch, group] observations the work."""
+    def after(self, steps: Tensor, encoded: Encoded) -> Summary:
+        """After `steps` [batch, group] observations, for groups that were encoded so."""
         at = (torch.arange(len(steps))[:, None], steps)
-        states, plain = self.decoded
-        view.recall(Decoded([state[at] for state in states], plain[at]), self.moments[at])
+        (states, raw), moments = self.summary
+        decoded = Decoded([encoded.fold(state[at]) for state in states], encoded.fold(raw[at]))
+        return Summary(decoded, None if moments is None else moments[at])
 
 
 @dataclass(frozen=True)
@@ -45,17 +42,18 @@ class Noting:
     """Plays as a learned policy does, and keeps what it knew at each choice."""
 
     policy: LearnedPolicy
-    views: list[View] = field(default_factory=list)
+    steps: list[Summary] = field(default_factory=list)
 
     def begin(self, goal: Goal) -> Memory:
         """Nothing measured yet."""
         return self.policy.begin(goal)
 
-    def choose(self, state: Memory, offer: Offer | None, generator: torch.Generator) -> Tensor:
+    def choose(self, memory: Memory, offer: Offer | None, generator: torch.Generator) -> Tensor:
         """The policy's choice."""
-        self.views.append(state.view)
-        return self.policy.choose(state, offer, generator)
+        assert isinstance(memory.state, Playing)
+        self.steps.append(memory.state.summary)
+        return self.policy.choose(memory, offer, generator)
 
-    def observe(self, state: Memory, design: Tensor, outcome: Tensor) -> Memory:
+    def observe(self, memory: Memory, design: Tensor, outcome: Tensor) -> Memory:
         """As the policy does."""
-        return self.policy.observe(state, design, outcome)
+        return self.policy.observe(memory, design, outcome)

@@ -24,8 +24,8 @@ TEMPERATURE = 0.03  # the share of the maximum by which designs may miss it and 
 class Lesson(NamedTuple):
     """Designs to compare at some states, and what each is worth there."""
 
-    designs: Tensor  # [batch or 1, 1, n, design]
-    worth: Tensor  # [batch, group, n], positive
+    designs: Tensor  # [batch, n, design]
+    gain: Tensor  # [batch, group, n], positive
 
 
 class Teacher(ABC):
@@ -45,9 +45,9 @@ class Teacher(ABC):
         hardly moves a policy that is sure of a wrong design, and learned several times slower.
         """
         steps = stratified(played.batch, STATES, played.length, generator)
-        designs, worth = self.lesson(played, up_to(steps, played.length), generator)
-        view = read_for_policy(network, played, steps)
-        scores = view.scores(designs, played.goal)
-        share = worth / worth.amax(-1, keepdim=True).clamp_min(1e-9)
+        designs, gain = self.lesson(played, up_to(steps, played.length), generator)
+        known = read_for_policy(network, played, steps)
+        scores = network.scores(*known, played.goal, designs)
+        share = gain / gain.amax(-1, keepdim=True).clamp_min(1e-9)
         wanted = (share / TEMPERATURE).softmax(-1)
         return -(wanted * scores.log_softmax(-1)).sum(-1).mean()

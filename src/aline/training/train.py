@@ -9,20 +9,23 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from aline.engine import BatchEngine
 from aline.episodes import Context, FixedPool, Goal, RandomPolicy, draw_goals, play
 from aline.episodes.play import Offers, anywhere
 from aline.errors import CheckpointError, InputError, InternalError
-from aline.model import LearnedPolicy, Model, ModelConfig, Network, fresh
-from aline.model.checkpoint import read_tensors, write_tensors
-from aline.model.kernels import Bank
+from aline.files import read_tensors, write_tensors
+from aline.model import Model, ModelConfig, Network, fresh
+from aline.model.advice import Advice
+from aline.policies import LearnedPolicy
 from aline.tasks import PREDICTIONS, Spec, Task, is_differentiable
-from aline.training import function_teacher, lattice_teacher
+from aline.training import lattice_teacher
 from aline.training.budget import Budget, parse_duration
 from aline.training.claim import claimed
 from aline.training.config import TrainingConfig
@@ -40,12 +43,12 @@ from aline.training.losses import (
 )
 from aline.training.metrics import Metrics
 from aline.training.notes import Notes, Noting
-from aline.training.standins import StandIns, can_stand_in, stage_starts
+from aline.training.possible_truths import PossibleTruths, has_parameter_likelihood, stage_starts
 from aline.training.teacher import Teacher
 from aline.training.workers import Workers, joined, was_restarted
 
 CHECKPOINT = "checkpoint.safetensors"
-FINE = 0.01  # a resolution from which on q looks closely
+FINE = 0.01  # a resolution from which on zoom layers pay
 JUDGED = 4  # rounds of which one is asked for J, a pass of its own: a line of metrics averages many
 
 PolicyLoss = Callable[[Network, Played, TrainingConfig, torch.Generator], Tensor]
@@ -69,16 +72,16 @@ def train(
 
     The budget is a time ("5min"; the task's own if none is given), or a number of rounds, which
     with a seed repeats a run exactly. With `out`, metrics and, every `checkpoint`, all that
-    `resume=True` needs to continue are written there, and once more on Ctrl-C. `initial` is a model of the same task whose
-    weights to start from, to train it further: by default without a warm-up, and with half the
-    learning rate. Started by torchrun, the processes share the batch.
+    `resume=True` needs to continue are written there, and once more on Ctrl-C. `initial` is a model
+    of the same task whose weights to start from, to train it further: by default without a warm-up,
+    and with half the learning rate. Started by torchrun, the processes share the batch.
 
     >>> import aline
     >>> task = aline.tasks.get("linear", horizon=3)
     >>> aline.train(task, rounds=2, progress=False).spec.name
     'linear'
     """
-    task = task.fitted()
+    task = task.checked().fitted()
     differentiable = is_differentiable(task)
     if initial is None:
         config = config or TrainingConfig(**task.training)
@@ -114,13 +117,13 @@ def default_model(task: Task, differentiable: bool) -> ModelConfig:
     """What the task asks for, else the paper's sizes; the policy proposes a point where that can
     be learned by gradient, else it scores a pool.
 
-    Close looks pay where fine steps in a design make a difference.
+    Zoom layers pay where fine steps in a design make a difference.
     """
     in_box = task.spec.design.points is None and differentiable
     chosen = ModelConfig(
         policy="box" if in_box else "pool",
         octaves=max(1, round(-math.log2(task.spec.resolution))),
-        looks=2 if task.spec.resolution <= FINE else 0,
+        zoom_layers=2 if task.spec.resolution <= FINE else 0,
     )
     return replace(chosen, **task.model)
 
@@ -163,7 +166,7 @@ def choose_policy_loss(
     if credit == "information":
         raise InputError(
             f"credit 'information' needs {lattice_teacher.requirement(task)}, which task "
-            f"{task.spec.name} has not, or else {function_teacher.requirement(task)}: use paired"
+            f"{task.spec.name} has not: use paired"
         )
     return sampled_pool_loss if credit in ("immediate", "return") else paired_pool_loss
 
@@ -172,9 +175,11 @@ def teacher_for(task: Task) -> Teacher | None:
     """Who knows what this task's designs are worth, if anyone does."""
     if lattice_teacher.requirement(task) is None:
         return lattice_teacher.LatticeTeacher(task)
-    if function_teacher.requirement(task) is None:
-        return function_teacher.FunctionTeacher(task)
-    return None
+    if task.teacher is None:
+        return None
+    module, name = task.teacher.split(":")
+    teacher: Teacher = getattr(import_module(module), name)(task)
+    return teacher
 
 
 def network_weights(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -205,7 +210,7 @@ class Losses(nn.Module):
         generator: torch.Generator,
     ) -> list[Tensor]:
         """Of q, and of the policy where it is taught: by its credit, or by `informed` designs."""
-        played = replace(played, encoded=self.network.encode(played.context))
+        played = replace(played, encoded=self.network.encode(played.context, played.advice))
         losses = [inference_loss(self.network, played, self.config, points, generator)]
         check_finite(losses[0])  # before a policy draws from what is not a number
         if informed is not None:
@@ -335,28 +340,30 @@ class Run:
                 given=self.random_designs(world.theta, count, generator),
             )
         context = Context(context.designs.clone(), context.outcomes.clone())
-        kernels = self.network.kernels
-        bank = None if kernels is None else kernels.read(context, None, None)
+        advice = self.network.advisor.read(context)
         others = None
-        if self.config.stand_ins and can_stand_in(self.task):
-            others = self.stand_ins(world.theta, context, bank, generator)
+        if self.config.possible_truths and has_parameter_likelihood(self.task):
+            others = self.possible_truths(world.theta, context, advice, generator)
         outcomes = world.answer(goal.points, generator)
-        notes = Notes.of(policy.views) if isinstance(policy, Noting) else None
-        return Played(world, goal, context, outcomes, others, bank, notes=notes)
+        notes = Notes.of(policy.steps) if isinstance(policy, Noting) else None
+        return Played(world, goal, context, outcomes, advice, others, notes=notes)
 
     @property
     def is_noting(self) -> bool:
         """Whether to keep what q knew: a pool policy asks again about too few of the steps."""
-        return self.network.policy.is_box and self.network.policy.told is not None
+        return self.network.policy.is_box and self.network.policy.summary is not None
 
-    def stand_ins(
-        self, truth: Tensor, context: Context, bank: Bank | None, generator: torch.Generator
-    ) -> StandIns:
+    def possible_truths(
+        self, truth: Tensor, context: Context, advice: Advice, generator: torch.Generator
+    ) -> PossibleTruths:
         """Other truths, from what q makes of the data at the start of each stage."""
         starts = torch.tensor([stage_starts(context.length)]).expand(len(truth), -1)
-        q = self.network.read(context, up_to(starts, context.length), bank=bank).posterior()
+        whole = self.network.encode(context, advice)
+        q = self.network.posterior(self.network.regroup(whole, up_to(starts, context.length)))
         check_finite(q.mean.sum(), "a posterior's mean")  # before anything is drawn from it
-        return StandIns.of(self.task, truth, context, q, self.config.stand_ins, generator)
+        return PossibleTruths.of(
+            self.task, truth, context, q, self.config.possible_truths, generator
+        )
 
     def mixed(self, goal: Goal, generator: torch.Generator) -> Goal:
         """A round's goals as they are, or in turn with others.
@@ -376,15 +383,16 @@ class Run:
         # An experiment chooses among many: a greedy choice among few would teach another play.
         candidates = self.config.candidates * (1 if explore else 4)
         count = int(share * self.task.spec.horizon) if begun < self.config.random_share else 0
-        policy = LearnedPolicy(self.network, explore=explore, candidates=candidates, task=self.task)
+        engine = BatchEngine(self.network)
+        policy = LearnedPolicy(engine, explore=explore, candidates=candidates, task=self.task)
         return policy, count
 
     def offers(self, batch: int, generator: torch.Generator) -> Offers:
-        """What a policy chooses from: anything, or one pool an episode where there is a bank.
+        """What a policy chooses from: anything, or one pool an episode where there is a plug-in.
 
-        To a bank points that it knows are nearly free, so it may have many.
+        What a plug-in knows of points grows with the data, so the same points may be many.
         """
-        if self.network.kernels is None:
+        if self.network.config.plugin is None:
             return anywhere
         return FixedPool(self.task.spec.design.sample(batch, self.config.pool, generator))
 
@@ -427,8 +435,8 @@ class Run:
     def gain(self, played: Played) -> float:
         """J (Eq. 9), in nats gained over the prior."""
         ends = torch.tensor([0, played.length]).expand(played.batch, 2)
-        view = played.read(self.network, up_to(ends, played.length))
-        before, after = target_log_prob(view, played).unbind(1)
+        encoded = played.read(self.network, up_to(ends, played.length))
+        before, after = target_log_prob(self.network, encoded, played).unbind(1)
         return float(((after - before) * played.goal.count).mean())
 
     def save(self) -> None:

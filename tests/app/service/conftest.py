@@ -1,14 +1,21 @@
 """Services to talk to: in this process for most, and a real one where processes matter."""
 
+import http.client
+import json
+import socket
+import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
-from serving import Nursery, Service
+import uvicorn
+from serving import Nursery, Service, free_port
 from starlette.testclient import TestClient
 
 from aline.app.service.app import create_app
+from aline.app.service.protocol import Protocol
 from aline.app.service.settings import Settings
 from aline.experiment import Storage, open_storage
 
@@ -60,3 +67,55 @@ def service(nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> Itera
     one = nursery.start(f"sqlite:///{folder}/lab.db")
     yield one
     one.kill()
+
+
+class Here:
+    """A real server on a real port, in a thread of this process: its bounds can be set lower."""
+
+    def __init__(self, storage: Storage | str, **settings: Any):
+        self.port = free_port()
+        app = create_app(Settings(port=self.port, **settings), open_storage(storage))
+        config = uvicorn.Config(
+            app, port=self.port, http=Protocol, ws="none", proxy_headers=False, log_config=None
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, daemon=True)
+        self._thread.start()
+        while not self._server.started:
+            time.sleep(0.005)
+
+    def connect(self) -> socket.socket:
+        """A connection, on which nothing was said yet."""
+        return socket.create_connection(("127.0.0.1", self.port), timeout=10)
+
+    def call(
+        self, method: str, path: str, body: object = None, **headers: str
+    ) -> tuple[int, dict[str, str], bytes]:
+        """Status, headers and content of a reply."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        content = None if body is None else json.dumps(body)
+        sent = {"Content-Type": "application/json"} if body is not None else {}
+        connection.request(method, path, content, {**sent, **headers})
+        reply = connection.getresponse()
+        found = reply.status, {k.lower(): v for k, v in reply.getheaders()}, reply.read()
+        connection.close()
+        return found
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+        self._server.force_exit = True
+        self._thread.join(20)
+
+
+@pytest.fixture
+def serve_here() -> Iterator[Callable[..., Here]]:
+    """Starts servers in this process."""
+    servers: list[Here] = []
+
+    def start(storage: Storage | str = "memory://", **settings: Any) -> Here:
+        servers.append(Here(storage, **settings))
+        return servers[-1]
+
+    yield start
+    for one in servers:
+        one.stop()

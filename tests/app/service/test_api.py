@@ -261,7 +261,8 @@ def test_drawing_holds_numbers_that_agree_with_the_posterior(client: TestClient)
             assert area == pytest.approx(1, abs=0.02)
     assert len(drawn["widths"]["x"]) == 5
     assert drawn["prediction"]["kind"] == "curve"
-    assert len(drawn["prediction"]["truth"]) == len(drawn["prediction"]["x"])
+    (panel,) = drawn["prediction"]["panels"]
+    assert len(panel["curves"][0]["truth"]) == len(drawn["prediction"]["x"])
     assert (
         client.get(f"{create(client, model='location')}/drawing").json()["prediction"]["kind"]
         == "plane"

@@ -6,19 +6,25 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aline_client import AlineError, Client
 from faulty import faulty
+from outcome_kinds import KINDS
 from serving import Nursery, Service
 
 from aline.app.service.tokens import new_token
 from aline.experiment import open_storage
+from aline.spaces import Categorical, Count, Outcomes
+from aline.tasks import Task
 
 ROOT = Path(__file__).parents[3]
 CONVERSATION = Path(__file__).parent / "conversation.json"
+ANSWERS = Outcomes(colour=Categorical(["red", "green", "blue"]), clicks=Count(loc=1.0, scale=0.8))
+SURVEY = KINDS["real"].task(name="survey", outcome=ANSWERS, log_likelihood=None)
 
 PYTHON = """
 import json, sys
@@ -104,10 +110,13 @@ def converse(language: str, url: str, token: str, folder: Path) -> list[Any]:
 
 
 @pytest.mark.parametrize("language", ["python", "javascript"])
-def test_the_conversation(language: str, nursery: Nursery, tmp_path: Path) -> None:
+def test_the_conversation(
+    language: str, nursery: Nursery, save: Callable[[Task, Path], Path], tmp_path: Path
+) -> None:
     url = f"sqlite:///{tmp_path}/lab.db"
     token = new_token(open_storage(url), "test")
-    service = nursery.start(url, require_token=True)
+    survey = save(SURVEY, tmp_path / "survey")
+    service = nursery.start(url, require_token=True, models=[str(survey)])
     heard = converse(language, service.url, token, tmp_path)
     service.kill()
     steps = json.loads(CONVERSATION.read_text())

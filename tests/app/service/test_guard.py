@@ -1,5 +1,6 @@
 """What is refused before anything else sees it."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -57,13 +58,21 @@ def test_tokens_are_digested_at_rest_and_removed(monkeypatch: pytest.MonkeyPatch
     token = new_token(storage, "tablet")
     assert token not in str(storage.tokens())
     assert storage.tokens() == {"tablet": digest(token)}
-    tokens = Tokens(storage)
-    assert tokens.owner(token) == "tablet"
-    assert tokens.owner(token[:-1]) is None
-    assert tokens.owner(None) is None
-    storage.remove_token("tablet")
-    monkeypatch.setattr("aline.app.service.tokens._FRESH", -1.0)
-    assert tokens.owner(token) is None
+    monkeypatch.setattr("aline.app.service.tokens.FRESH", 0.05)
+
+    async def main() -> None:
+        tokens = Tokens(storage)
+        assert await tokens.owner(token) == "tablet"
+        assert await tokens.owner(token[:-1]) is None
+        assert await tokens.owner(None) is None
+        storage.remove_token("tablet")
+        await asyncio.sleep(0.1)
+        await tokens.owner(token)  # which makes it read them again
+        await asyncio.sleep(0.05)
+        assert await tokens.owner(token) is None
+        tokens.close()
+
+    asyncio.run(main())
     with pytest.raises(InputError, match="printable"):
         new_token(storage, "a\nb")
 

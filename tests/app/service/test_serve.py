@@ -14,8 +14,9 @@ from serving import free_port
 from typer.testing import CliRunner
 
 from aline.app.cli import app
-from aline.app.service.serve import _free, _without_password
+from aline.app.service.serve import _free
 from aline.experiment import open_storage
+from aline.experiment.storage import shown
 
 
 def run(*arguments: str) -> tuple[int, str]:
@@ -70,8 +71,8 @@ def test_tokens_are_made_listed_and_removed(tmp_path: Path) -> None:
 def test_names_and_urls() -> None:
     assert _free("demo", []) == "demo"
     assert _free("demo", ["demo", "demo 2"]) == "demo 3"
-    assert _without_password("postgresql://me:secret@host/db") == "postgresql://me@host/db"
-    assert _without_password("sqlite:///lab.db") == "sqlite:///lab.db"
+    assert shown("postgresql://me:secret@host/db") == "postgresql://me:***@host/db"
+    assert shown("sqlite:///lab.db?password=x") == "sqlite:///lab.db?password=x"  # a path
 
 
 def test_it_serves_with_two_workers_and_stops(tmp_path: Path) -> None:

@@ -30,9 +30,10 @@ from aline.evaluation.active import (
 )
 from aline.evaluation.estimates import Estimate, mean
 from aline.evaluation.simulated import posteriors_after
+from aline.functions.problems import FUNCTIONS
 from aline.model import Model
 from aline.spaces import Box
-from aline.tasks import FUNCTIONS, Task, get
+from aline.tasks import Task, get
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -266,8 +267,8 @@ def _looks_part(settings: Settings, progress: Progress) -> Measured:
         "steps": {},
     }
     for step in (1, 5, 10, 20):
-        view = model.network.read(Context(designs[:, :step], outcomes[:, :step]))
-        expected, std = view.predictive(grid[:, None]).moments()  # type: ignore[union-attr]
+        encoded = model.network.encode(Context(designs[:, :step], outcomes[:, :step]))
+        expected, std = model.network.predictive(encoded, grid).moments()
         queries["steps"][str(step)] = {
             "mean": spec.outcome.to_user(expected)[0, 0].tolist(),
             "low": spec.outcome.to_user(expected - 2 * std)[0, 0].tolist(),

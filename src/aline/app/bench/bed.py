@@ -31,14 +31,16 @@ from aline.baselines.history import Learner
 from aline.baselines.rl_boed import RL_BOED_PRESETS
 from aline.baselines.vpce import VPCE_PRESETS
 from aline.baselines.vsoed import VSOED_PRESETS
+from aline.engine import BatchEngine
 from aline.episodes import Context, Goal, Offer, Policy, RandomPolicy
 from aline.evaluation import Estimate, Information, Protocol, measure_information
 from aline.evaluation.estimates import mean
 from aline.evaluation.information import final_posterior, information_rows
 from aline.evaluation.results import row
 from aline.evaluation.simulated import play_protocol
-from aline.model import LearnedPolicy, Model
-from aline.model.checkpoint import read_tensors, write_tensors
+from aline.files import read_tensors, write_tensors
+from aline.model import Model
+from aline.policies import LearnedPolicy
 from aline.tasks import Task, get
 from aline.training import train
 
@@ -170,7 +172,7 @@ def _contender(task: Task, method: str, settings: Settings, told: Progress) -> C
         return Contender(VpcePolicy(task, config))
     if method in OURS:
         model = _our_model(task, settings)
-        return Contender(LearnedPolicy(model.network), model, model.spent("seconds"))
+        return Contender(LearnedPolicy(BatchEngine(model.network)), model, model.spent("seconds"))
     return _learned(task, method, settings, told)
 
 

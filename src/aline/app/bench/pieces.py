@@ -11,7 +11,7 @@ from torch import Tensor
 
 from aline.app.bench.bench import Settings
 from aline.evaluation.results import commit
-from aline.model.checkpoint import read_tensors, write_tensors
+from aline.files import read_tensors, write_tensors
 
 FOLDER = Path("runs") / "bench"
 

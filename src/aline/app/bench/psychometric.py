@@ -26,6 +26,7 @@ from aline.app.bench.pieces import Piece, piece
 from aline.app.bench.psychometric_report import figures, markdown
 from aline.baselines import Procedure, PsiMarginal, QuestPlus
 from aline.baselines.grid import GridPolicy
+from aline.engine import BatchEngine
 from aline.episodes import Context, Policy, RandomPolicy
 from aline.evaluation.ceiling import Coins, Cost, best_of_coins, expected_rmse, payment
 from aline.evaluation.estimates import Estimate, mean, proportion
@@ -43,7 +44,8 @@ from aline.evaluation.observers import (
 from aline.evaluation.results import row
 from aline.evaluation.simulated import posteriors_after
 from aline.experiment import Experiment
-from aline.model import LearnedPolicy, Mixture, Model
+from aline.model import Mixture, Model
+from aline.policies import LearnedPolicy
 from aline.tasks import Task, get
 from aline.tasks.psychometric import psychometric
 
@@ -128,7 +130,7 @@ def _makers(task: Task) -> dict[str, Callable[[], tuple[Policy, Callable[[Played
 
     def learned() -> tuple[Policy, Callable[[Played], Errors]]:
         network = zoo.load(TASK).network
-        return LearnedPolicy(network), partial(network_errors, network)
+        return LearnedPolicy(BatchEngine(network)), partial(network_errors, network)
 
     def on_grid(policy: GridPolicy) -> tuple[Policy, Callable[[Played], Errors]]:
         return policy, partial(grid_errors, policy)
@@ -208,7 +210,7 @@ def _histogram(task: Task, played: Played) -> dict[str, Any]:
 def _switch(settings: Settings, progress: Progress) -> Measured:
     task, model = get(TASK), zoo.load(TASK)
     options: dict[str, Any] = {"count": settings.count(1000, 24), "seed": settings.seed}
-    policy = LearnedPolicy(model.network)
+    policy = LearnedPolicy(BatchEngine(model.network))
     told = partial(progress, "a goal that changes")
     first = play_observers(policy, task, PAIRS[0], steps=SWITCH, **options)
     given = first.context.designs
@@ -232,7 +234,7 @@ def _optimum(settings: Settings, progress: Progress) -> Measured:
     rows: list[Row] = []
     for target in PAIRS:
         told = partial(progress, f"one step against the optimum, {' and '.join(target)}")
-        policy = LearnedPolicy(model.network)
+        policy = LearnedPolicy(BatchEngine(model.network))
         played = play_observers(policy, task, target, count=count, seed=settings.seed)
         told(0, count)
         share = information_share(oracle, played.context, target)[:, task.spec.start :]
@@ -248,7 +250,7 @@ def _refined(settings: Settings, progress: Progress) -> Measured:
     count, rows = settings.count(1000, 8), []
     for target in PAIRS:
         told = partial(progress, f"refined, {' and '.join(target)}")
-        policy = LearnedPolicy(network)
+        policy = LearnedPolicy(BatchEngine(network))
         played = play_observers(policy, task, target, count=count, seed=settings.seed)
         errors = refined_errors(task, network, played, settings.seed, told)
         value = mean(posterior_rmse(errors, target)[:, 0])
@@ -425,8 +427,8 @@ def _drift(model: Model, experiment: Experiment) -> float:
     The largest difference of a mean, in prior standard deviations.
     """
     state = experiment._state
-    (live,) = state.view.posterior().moments()[0].flatten(0, 1)
-    at_once = posteriors_after(model.network, state.view.context, [len(state.rows)])
+    (live,) = state.engine.posterior(state.data).moments()[0]
+    at_once = posteriors_after(model.network, state.context, [len(state.rows)])
     return float((live - at_once.moments()[0][0, 0]).abs().max())
 
 
@@ -445,7 +447,7 @@ def _long(settings: Settings, progress: Progress) -> Measured:
     lengths = [length for length in LONG if length <= (100 if settings.quick else LONG[-1])]
     count = settings.count(40, 3)
     told = partial(progress, "what long experiments lose")
-    policy = LearnedPolicy(model.network)
+    policy = LearnedPolicy(BatchEngine(model.network))
     options = {"count": count, "seed": settings.seed, "steps": lengths[-1]}
     played = play_observers(policy, task, PAIRS[0], **options)  # type: ignore[arg-type]
     posterior = posteriors_after(model.network, played.context, lengths)

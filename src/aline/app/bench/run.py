@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from aline.app.bench.bench import Bench, Progress, Result, Row, Settings
 from aline.evaluation import result
-from aline.model.checkpoint import write_atomically
+from aline.files import write_atomically
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

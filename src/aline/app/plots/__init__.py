@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from matplotlib.figure import Figure
 
 from aline.app.demo import Demo
+from aline.app.expectation import has_response_function
 from aline.app.plots.curve import plot_curve
-from aline.app.plots.designs import companions, plot_designs
+from aline.app.plots.designs import companions, leading, plot_designs
 from aline.app.plots.marginals import plot_marginals
 from aline.app.plots.plane import has_exact, plot_plane, sources
 from aline.app.plots.widths import plot_widths
-from aline.spaces import Binary
 
 __all__ = ["Plate", "plates"]
 
@@ -41,19 +41,25 @@ def plates(demo: Demo) -> list[Plate]:
 
 
 def _curve(demo: Demo) -> Plate:
-    is_yes_no = isinstance(demo.spec.outcome, Binary)
     title = "Psychometric curve" if demo.spec.design.names == ("stimulus",) else "Expected outcome"
     band = (
         "95 % of the curves that the posterior still allows"
-        if is_yes_no
+        if has_response_function(demo.subject.task)
         else "where 95 % of the outcomes are expected"
     )
-    data = "a circle is a response (yes above, no below)" if is_yes_no else "a dot is a measurement"
     caption = (
-        f"The line is what the model expects after the last trial, the band {band}; {data}. "
+        f"The line is what the model expects after the last trial, the band {band}; {_data(demo)}. "
         "The dashed line is the truth, which the model never saw."
     )
     return Plate("curve", title, caption, plot_curve(demo), True)
+
+
+def _data(demo: Demo) -> str:
+    outcome = leading(demo)[0]
+    if outcome.has_interval:
+        return "a dot is a measurement"
+    first, *others = outcome.labels
+    return f"a circle is a response ({', '.join(reversed(others))} above, {first} below)"
 
 
 def _plane(demo: Demo) -> Plate:
@@ -82,11 +88,11 @@ def _marginals(demo: Demo) -> Plate:
 
 def _designs(demo: Demo) -> Plate:
     title = "Stimulus by trial" if demo.spec.design.names == ("stimulus",) else "Design by trial"
-    outcome = (
-        "Filled circles were answered yes, open ones no."
-        if isinstance(demo.spec.outcome, Binary)
-        else "The colour is the outcome."
-    )
+    asked = leading(demo)[0]
+    outcome = "The colour is the outcome."
+    if not asked.has_interval:
+        first, *others = asked.labels
+        outcome = f"Filled circles were answered {' or '.join(others)}, open ones {first}."
     beliefs = {label for axis in demo.spec.design.names for label in companions(demo, axis)}
     belief = "The band is what was known at the time on the same scale. " if beliefs else ""
     caption = f"Each point is what the model chose to measure next. {outcome} {belief}".strip()

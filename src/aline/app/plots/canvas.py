@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -101,13 +101,23 @@ def legend_above(axes: Axes, columns: int) -> None:
         )
 
 
-def draw_responses(axes: Axes, x: Any, y: Any, label: str, colour: str) -> None:
+LINES = (POSTERIOR, NO, YES, INK, MUTED)  # for several curves or labels, from the first on again
+
+
+def label_colour(labels: Sequence[str], place: int) -> str:
+    """Of two labels the first is that of a no; of more each has the colour of its curve."""
+    return (NO, YES)[place] if len(labels) == 2 else LINES[place % len(LINES)]
+
+
+def draw_responses(
+    axes: Axes, x: Any, y: Any, label: str, colour: str, is_filled: bool = True
+) -> None:
     """Yes as filled and no as open circles, so that they differ without colour too."""
     axes.scatter(
         x,
         y,
         s=22,
-        facecolor=colour if label == "yes" else PAPER,
+        facecolor=colour if is_filled else PAPER,
         edgecolor=colour,
         linewidth=1.2,
         zorder=3,

@@ -7,81 +7,86 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from aline.app.demo import Demo
-from aline.app.expectation import Array, Expectation, expectation_of
+from aline.app.expectation import Array, Expectation, expectations_of
 from aline.app.plots.canvas import (
     DATA,
-    NO,
+    LINES,
     PAPER,
-    POSTERIOR,
     TRUTH,
     WIDE,
-    YES,
     draw_responses,
     figure,
+    label_colour,
     legend_above,
     ruled,
     styled,
 )
-from aline.spaces import Binary
+from aline.app.plots.designs import told_numbers
+from aline.spaces import Outcome
 
 COLUMNS = 95  # of responses that fit beside each other; closer ones are stacked
 
 
 def plot_curve(demo: Demo) -> Figure:
-    """What the model expects at each design, with its band, the truth and the data."""
+    """What the model expects at each design, with its band, the truth and the data.
+
+    A panel for each outcome that is measured.
+    """
     (axis,) = demo.spec.design.names
-    expected = expectation_of(demo)
+    expected, parts = expectations_of(demo), demo.spec.outcome.parts
     with styled():
-        drawn = figure(WIDE, 3.9)
-        axes = drawn.subplots()
-        ruled(axes)
-        _draw_expectation(axes, expected)
-        if isinstance(demo.spec.outcome, Binary):
-            _draw_yes_and_no(axes, demo, expected)
-        else:
-            _draw_measurements(axes, demo)
-        axes.set_xlabel(demo.spec.label(axis))
-        axes.set_xlim(expected.x[0], expected.x[-1])
-        legend_above(axes, 5)
+        drawn = figure(WIDE, 3.9 * len(parts))
+        panels = drawn.subplots(len(parts), 1, squeeze=False)[:, 0]
+        for axes, (name, outcome) in zip(panels, parts.items(), strict=True):
+            curves = [one for one in expected if one.part == name]
+            ruled(axes)
+            _draw_expectation(axes, curves)
+            _draw_data(axes, demo, name, outcome, curves[0])
+            axes.set_xlabel(demo.spec.label(axis))
+            axes.set_xlim(curves[0].x[0], curves[0].x[-1])
+            legend_above(axes, 5)
     return drawn
 
 
-def _draw_expectation(axes: Axes, expected: Expectation) -> None:
-    if expected.band is not None:
-        low, high = expected.band
-        label = "95 % of curves" if expected.is_of_curves else "95 % of outcomes"
-        axes.fill_between(
-            expected.x, low, high, color=POSTERIOR, alpha=0.18, linewidth=0, label=label
-        )
-    axes.plot(expected.x, expected.mean, color=POSTERIOR, linewidth=2, label="expected")
-    axes.plot(expected.x, expected.truth, **TRUTH, label="truth")
+def _draw_expectation(axes: Axes, curves: list[Expectation]) -> None:
+    for place, one in enumerate(curves):
+        colour = LINES[place % len(LINES)]
+        if one.band is not None:
+            low, high = one.band
+            label = "95 % of curves" if one.is_of_curves else "95 % of outcomes"
+            shown = label if place == 0 else None
+            axes.fill_between(one.x, low, high, color=colour, alpha=0.18, linewidth=0, label=shown)
+        name = f"expected, {one.name}" if one.name else "expected"
+        axes.plot(one.x, one.mean, color=colour, linewidth=2, label=name)
+        axes.plot(one.x, one.truth, **TRUTH, label="truth" if place == 0 else None)
 
 
-def _data(demo: Demo) -> tuple[Array, Array]:
+def _draw_data(axes: Axes, demo: Demo, name: str, outcome: Outcome, about: Expectation) -> None:
     (axis,) = demo.spec.design.names
     x = np.array([step.design[axis] for step in demo.steps[1:]], dtype=np.float64)
-    y = np.array([step.outcome for step in demo.steps[1:]], dtype=np.float64)
-    return x, y
-
-
-def _draw_measurements(axes: Axes, demo: Demo) -> None:
-    x, y = _data(demo)
+    y = told_numbers(demo, name)
+    if not outcome.has_interval:
+        _draw_responses(axes, x, y, outcome, about)
+        return
     axes.scatter(x, y, s=28, color=DATA, edgecolor=PAPER, linewidth=0.8, zorder=3, label="data")
-    axes.set_ylabel(demo.spec.label("outcome"))
+    axes.set_ylabel(demo.spec.label(name))
 
 
-def _draw_yes_and_no(axes: Axes, demo: Demo, expected: Expectation) -> None:
-    """Responses above and below the curve, stacked away from it where they would overlap."""
-    x, y = _data(demo)
-    near = (expected.x[-1] - expected.x[0]) / COLUMNS
-    yes, no = x[y > 0.5], x[y <= 0.5]
-    above, below = stacked(yes, near), stacked(no, near)
+def _draw_responses(axes: Axes, x: Array, y: Array, outcome: Outcome, about: Expectation) -> None:
+    """The first label below the curves, the others above, stacked where they would overlap."""
+    near = (about.x[-1] - about.x[0]) / COLUMNS
+    is_above = y > 0
+    above, below = stacked(x[is_above], near), stacked(x[~is_above], near)
     gap = min(0.05, 0.35 / (1 + max(above.max(initial=0), below.max(initial=0))))
-    draw_responses(axes, yes, 1.05 + gap * above, "yes", YES)
-    draw_responses(axes, no, -0.05 - gap * below, "no", NO)
+    height = np.empty_like(x)
+    height[is_above], height[~is_above] = 1.05 + gap * above, -0.05 - gap * below
+    for place in reversed(range(len(outcome.labels))):
+        kept, label = y == place, outcome.labels[place]
+        colour = label_colour(outcome.labels, place)
+        draw_responses(axes, x[kept], height[kept], label, colour, place > 0)
     axes.set_ylim(-0.1 - gap * below.max(initial=0), 1.1 + gap * above.max(initial=0))
     axes.set_yticks(np.linspace(0, 1, 5))
-    axes.set_ylabel("probability of yes")
+    axes.set_ylabel(outcome.axis)
 
 
 def stacked(x: Array, near: float) -> Array:

@@ -10,21 +10,21 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from aline.app.demo import Demo
+from aline.app.expectation import Array
 from aline.app.plots.canvas import (
     HALF,
-    NO,
     PAPER,
     POSTERIOR,
     SHADES,
     TRUTH,
-    YES,
     draw_responses,
     figure,
+    label_colour,
     legend_above,
     ruled,
     styled,
 )
-from aline.spaces import Binary
+from aline.spaces import Outcome
 
 # A design axis that is measured on a parameter's own scale.
 _SAME_SCALE = {"stimulus": "threshold"}
@@ -51,7 +51,7 @@ def plot_designs(demo: Demo) -> Figure:
             _draw_axis(axes, demo, name)
         panels[-1].set_xlabel("trial")
         legend_above(panels[0], 4)
-        if not isinstance(demo.spec.outcome, Binary):
+        if leading(demo)[0].has_interval:
             _draw_outcome_bar(drawn, demo, panels)
     return drawn
 
@@ -73,10 +73,12 @@ def _draw_axis(axes: Axes, demo: Demo, axis: str) -> None:
 def _draw_trials(axes: Axes, demo: Demo, axis: str) -> None:
     trials = np.arange(1, len(demo.steps))
     values = np.array([step.design[axis] for step in demo.steps[1:]])
-    outcomes = np.array([step.outcome for step in demo.steps[1:]], dtype=np.float64)
-    if isinstance(demo.spec.outcome, Binary):
-        for label, colour, kept in (("yes", YES, outcomes > 0.5), ("no", NO, outcomes <= 0.5)):
-            draw_responses(axes, trials[kept], values[kept], label, colour)
+    outcome, outcomes = leading(demo)
+    if not outcome.has_interval:
+        for place in reversed(range(len(outcome.labels))):
+            kept, label = outcomes == place, outcome.labels[place]
+            colour = label_colour(outcome.labels, place)
+            draw_responses(axes, trials[kept], values[kept], label, colour, place > 0)
         return
     axes.scatter(
         trials,
@@ -108,13 +110,27 @@ def _draw_belief(axes: Axes, demo: Demo, label: str, is_first: bool) -> None:
     axes.axhline(demo.truth[label], **TRUTH, label="truth" if is_first else None)
 
 
+def leading(demo: Demo) -> tuple[Outcome, Array]:
+    """The outcome, the first of several, and what it was in each trial: a number, or its place."""
+    name, outcome = next(iter(demo.spec.outcome.parts.items()))
+    return outcome, told_numbers(demo, name)
+
+
+def told_numbers(demo: Demo, name: str) -> Array:
+    """What one part of the outcome was in each trial."""
+    outcome = demo.spec.outcome.parts[name]
+    told = [demo.spec.outcome.pick(step.outcome, name) for step in demo.steps[1:]]
+    user = outcome.from_plain(told)
+    return np.asarray(user, dtype=np.float64)
+
+
 def _outcome_range(demo: Demo) -> Normalize:
-    outcomes = [step.outcome for step in demo.steps[1:] if step.outcome is not None]
-    return Normalize(min(outcomes), max(outcomes))
+    outcomes = leading(demo)[1]
+    return Normalize(outcomes.min(), outcomes.max())
 
 
 def _draw_outcome_bar(drawn: Figure, demo: Demo, panels: list[Axes]) -> None:
     shades = ScalarMappable(_outcome_range(demo), SHADES)
     bar = drawn.colorbar(shades, ax=panels, pad=0.02, aspect=30)
     bar.outline.set_visible(False)
-    bar.set_label(demo.spec.label("outcome"))
+    bar.set_label(demo.spec.label(next(iter(demo.spec.outcome.parts))))

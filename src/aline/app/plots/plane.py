@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
@@ -127,7 +126,8 @@ def exact_density(demo: Demo, pair: Pair, across: Array, up: Array) -> Array:
     designs = spec.design.read(
         {axis: [t.design[axis] for t in trials] for axis in spec.design.names}
     )
-    outcomes = spec.outcome.to_network(torch.tensor([t.outcome for t in trials]))
+    told = spec.outcome.from_plain([t.outcome for t in trials])
+    outcomes = spec.outcome.to_network(told).float()
     likelihood = task.log_prob(theta, designs[None], outcomes[None]).sum(-1)
     log_density = likelihood + spec.parameters.log_prior(theta).sum(-1)
     return np.asarray((log_density - log_density.max()).exp().view(*x.shape), dtype=np.float64)

@@ -19,12 +19,17 @@ from starlette.types import ASGIApp
 
 from aline import __version__
 from aline.app.service import pages, schemas
-from aline.app.service.api import Desk, Json, api, desk_of, trials
-from aline.app.service.guard import Guard
+from aline.app.service.api import api, desk_of, trials
+from aline.app.service.aside import free_cached_properties
+from aline.app.service.desk import Desk
+from aline.app.service.guard import Guard, bug
 from aline.app.service.lab import Lab
 from aline.app.service.metrics import Metrics
+from aline.app.service.pools import BusyError
+from aline.app.service.replies import Json
 from aline.app.service.settings import Settings
 from aline.app.service.shortcut import Shortcut
+from aline.app.service.streams import FullError
 from aline.app.service.tokens import Tokens
 from aline.errors import (
     InputError,
@@ -40,8 +45,11 @@ _STATUS: dict[type[Exception], int] = {
     NotFoundError: 404,
     StateError: 409,
     StorageError: 503,
+    BusyError: 503,
+    FullError: 429,
     UserError: 400,
 }
+HEALTH_SECONDS = 0.03  # for the storage to say something new
 _DESCRIPTION = """\
 Adaptive experiments: create one, then `ask` for a trial's design, measure, and `tell` the outcome;
 the posterior is up to date at once. Designs, outcomes and parameters are in the task's units.
@@ -56,17 +64,20 @@ def create_app(settings: Settings, storage: Storage | None = None) -> ASGIApp:
     torch.set_num_threads(1)  # trials are many tiny operations: a second thread only costs time
     sys.setswitchinterval(0.001)  # a thread that computes must not keep requests waiting for 5 ms
     kept, metrics = storage or open_storage(settings.storage), Metrics()
-    lab = Lab(kept, settings.models)
-    desk = Desk(lab, settings.streams, metrics)
+    free_cached_properties()
+    desk = Desk(Lab(kept, settings.models), settings, metrics)
+    tokens = Tokens(kept)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        desk.streams.start()
+        desk.start()
         gc.freeze()  # a look through all that was imported takes 0.1 s, and nobody is served
         yield
         gc.unfreeze()
-        await desk.streams.stop()
-        desk.close()
+        await desk.stop()
+        tokens.close()
+        if storage is None:
+            kept.close()  # here, as a signal may end the process before anything else is done
 
     app = FastAPI(
         title="aline",
@@ -82,14 +93,15 @@ def create_app(settings: Settings, storage: Storage | None = None) -> ASGIApp:
         # Not include_router, which looks for a route twice: half of what a small call costs.
         routes=[*trials.routes, *api.routes, *pages.pages.routes],
     )
-    app.state.desk, app.state.settings, app.state.tokens = desk, settings, Tokens(kept)
+    app.state.desk, app.state.settings, app.state.tokens = desk, settings, tokens
     app.mount("/static", StaticFiles(packages=[("aline.app.service", "static")]), "static")
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(UserError, _mistaken)
+    app.add_exception_handler(Exception, _failed)
     _add_watching(app, metrics)
     quick = Shortcut(app, trials.routes, _mistaken)
-    return Guard(quick, settings, app.state.tokens, metrics)
+    return Guard(quick, settings, tokens, metrics)
 
 
 def from_environment() -> ASGIApp:
@@ -102,8 +114,10 @@ def _add_watching(app: FastAPI, metrics: Metrics) -> None:
     @app.get("/health", response_model=schemas.Health, tags=["watching"])
     async def health(request: Request) -> Response:
         """Whether the service and its storage answer."""
-        desk = desk_of(request)
-        count = len(await desk.slow(desk.lab.names))
+        found = desk_of(request).count
+        count = await found.get(HEALTH_SECONDS)
+        if found.problem is not None:
+            raise found.problem
         return Json({"status": "ok", "version": __version__, "experiments": count})
 
     @app.get("/metrics", response_class=PlainTextResponse, tags=["watching"])
@@ -118,6 +132,10 @@ async def _refused(request: Request, error: Any) -> Response:
 
 async def _invalid(request: Request, error: Any) -> Response:
     first = error.errors()[0]
+    kind = request.headers.get("content-type", "")
+    if first["loc"] == ("body",) and first["type"] != "missing" and not _is_json(kind):
+        detail = f"a body must say that it is application/json, got {kind[:100]!r}: set its type"
+        return _failure(request, 415, detail)
     where = ".".join(str(part) for part in first["loc"][1:]) or str(first["loc"][0])
     given = f", got {str(first['input'])[:100]!r}" if first["type"] != "missing" else ""
     status = 400 if first["type"] == "json_invalid" else 422
@@ -126,7 +144,17 @@ async def _invalid(request: Request, error: Any) -> Response:
 
 async def _mistaken(request: Request, error: Any) -> Response:
     status = next(code for kind, code in _STATUS.items() if isinstance(error, kind))
-    return _failure(request, status, str(error))
+    headers = {"retry-after": "1"} if status in (429, 503) else None
+    return _failure(request, status, str(error), headers)
+
+
+async def _failed(request: Request, error: Any) -> Response:
+    return _failure(request, 500, bug(request.state.request_id))
+
+
+def _is_json(kind: str) -> bool:
+    main = kind.partition(";")[0].strip().lower()
+    return main == "application/json" or (main.startswith("application/") and main[-5:] == "+json")
 
 
 def _failure(request: Request, status: int, detail: str, headers: Any = None) -> Response:

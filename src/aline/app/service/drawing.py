@@ -10,10 +10,10 @@ import numpy as np
 import torch
 
 from aline.app.demo import Observer, targeted
-from aline.app.expectation import true_curve
-from aline.experiment import Experiment, Marginal, Posterior, Trial
+from aline.app.expectation import Curves, along, true_curves
+from aline.experiment import Experiment, Marginal, Posterior, Predictive, Trial
 from aline.model import Mixture
-from aline.spaces import Binary
+from aline.spaces import Outcome
 from aline.tasks import PREDICTIONS, Spec
 
 POINTS = 101  # along a parameter or a design axis
@@ -33,14 +33,21 @@ def draw(experiment: Experiment, observer: Observer | None) -> Plain:
     told = sum(trial.state == "told" for trial in trials)
     return {
         "sequence": experiment.sequence,
-        "outcome": "binary" if isinstance(spec.outcome, Binary) else "real",
+        "parts": [
+            {"name": name, "labels": _labels(part)} for name, part in spec.outcome.parts.items()
+        ],
         "parameters": [
             _marginal(spec, prior[name], posterior[name], truth.get(name), is_target)
             for name, is_target in _with_aim(experiment)
         ],
         "prediction": _prediction(experiment, observer),
         "trials": [
-            {"number": t.number, "design": t.design, "outcome": t.outcome, "state": t.state}
+            {
+                "number": t.number,
+                "design": t.design,
+                "values": _values(spec.outcome, t.outcome),
+                "state": t.state,
+            }
             for t in _thinned(trials)
         ],
         "asked": len(trials),
@@ -107,42 +114,67 @@ def _prediction(experiment: Experiment, observer: Observer | None) -> Plain | No
     return _plane(experiment) if axes == 2 else None
 
 
+def _values(outcome: Outcome, plain: Any) -> dict[str, float] | None:
+    """What a trial gave, each part as a number: that of a label is its place."""
+    if plain is None:
+        return None
+    told = {
+        name: part.from_plain([outcome.pick(plain, name)]) for name, part in outcome.parts.items()
+    }
+    return {name: float(value) for name, value in told.items()}
+
+
+def _labels(outcome: Outcome) -> list[str]:
+    """Of answers that are no numbers."""
+    return [] if outcome.has_interval else list(outcome.labels)
+
+
 def _curve(experiment: Experiment, observer: Observer | None) -> Plain:
-    """The expected outcome along the only design axis."""
+    """The expected outcome along the only design axis, a panel for each part of it."""
     space = experiment.spec.design
-    (name,) = space.names
-    if space.points is None:
-        x = torch.linspace(float(space.low), float(space.high), POINTS)
-    else:
-        x = torch.tensor(sorted(set(space.points[:, 0].tolist())))
-    predictive = experiment.predict({name: x.tolist()})
+    x = along(space, POINTS)
+    predictive = experiment.predict({space.names[0]: x.tolist()})
+    truth = None if observer is None else true_curves(observer.task, observer.world, x)
+    panels = [
+        _panel(name, experiment.spec.outcome.parts[name], part, truth)
+        for name, part in predictive.parts.items()
+    ]
+    return {"kind": "curve", "x": x.tolist(), "panels": panels}
+
+
+def _panel(name: str, outcome: Outcome, predictive: Predictive, truth: Curves | None) -> Plain:
+    """One part of the outcome: its curves, and of a number the band that holds 95 % of it."""
     low, high = (None, None)
-    if not isinstance(experiment.spec.outcome, Binary):
-        low, high = (end.tolist() for end in predictive.interval(LEVEL))
-    truth = None
-    if observer is not None:
-        truth = true_curve(observer.task, observer.world, x).reshape(-1).tolist()
-    mean = predictive.mean.tolist()
+    if outcome.has_interval:
+        low, high = (_finite(np.asarray(end)) for end in predictive.interval(LEVEL))
     return {
-        "kind": "curve",
-        "x": x.tolist(),
-        "mean": mean,
+        "name": name,
+        "axis": name if outcome.axis == "outcome" else outcome.axis,
+        "labels": _labels(outcome),
+        "curves": [
+            {
+                "name": label,
+                "mean": mean.tolist(),
+                "truth": None if truth is None else truth[name][label].tolist(),
+            }
+            for label, mean in predictive.curves.items()
+        ],
         "low": low,
         "high": high,
-        "truth": truth,
     }
 
 
 def _plane(experiment: Experiment) -> Plain:
-    """The expected outcome over two design axes, row by row of the second."""
+    """The expected outcome over two design axes, row by row of the second; the first of several."""
     space = experiment.spec.design
     edges = [
         np.linspace(low, high, 2 * SIDE + 1)[1::2]
         for low, high in zip(space.low.tolist(), space.high.tolist(), strict=True)
     ]
     columns = [axis.reshape(-1).tolist() for axis in np.meshgrid(*edges)]
-    mean = experiment.predict(dict(zip(space.names, columns, strict=True))).mean
-    return {"kind": "plane", "side": SIDE, "mean": mean.tolist()}
+    predictive = experiment.predict(dict(zip(space.names, columns, strict=True)))
+    label, mean = next(iter(next(iter(predictive.parts.values())).curves.items()))
+    return {"kind": "plane", "side": SIDE, "label": label, "mean": mean.tolist()}
 
 
 def _widths(experiment: Experiment, prior: Posterior, told: int) -> Plain:

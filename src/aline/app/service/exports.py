@@ -11,7 +11,7 @@ from typing import Any
 
 from aline import __version__
 from aline.app.service import shapes
-from aline.experiment import Experiment, Storage
+from aline.experiment import Experiment
 
 TYPES = {
     "json": "application/json",
@@ -21,11 +21,12 @@ TYPES = {
 ENDINGS = {"json": "json", "csv": "csv", "netcdf": "nc"}
 
 
-def export(experiment: Experiment, storage: Storage, model: str | None, kind: str) -> bytes:
-    """The file's content; a kind of `TYPES`."""
+def export(
+    experiment: Experiment, events: list[dict[str, Any]], model: str | None, kind: str
+) -> bytes:
+    """The file's content, of an experiment and its journal; a kind of `TYPES`."""
     if kind == "netcdf":
         return _netcdf(experiment)
-    events = storage.read(experiment.name)[: experiment.sequence]
     return _csv(experiment, events) if kind == "csv" else _json(experiment, model, events)
 
 
@@ -42,16 +43,17 @@ def _json(experiment: Experiment, model: str | None, events: list[dict[str, Any]
 
 def _csv(experiment: Experiment, events: list[dict[str, Any]]) -> bytes:
     """A line a trial."""
-    axes = experiment.spec.design.names
+    axes, kind = experiment.spec.design.names, experiment.spec.outcome
     asked, told = _times(events, "asked"), _times(events, "told")
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["trial", "state", "source", *axes, "outcome", "asked_at", "told_at"])
+    columns = kind.columns()
+    writer.writerow(["trial", "state", "source", *axes, *columns, "asked_at", "told_at"])
     for trial in experiment.trials:
-        outcome = "" if trial.outcome is None else repr(trial.outcome)
+        told_cells = [""] * len(columns) if trial.outcome is None else kind.cells(trial.outcome)
         row = [trial.number, trial.state, trial.source, *(repr(trial.design[a]) for a in axes)]
         times = [asked.get(trial.number, ""), told.get(trial.number, "")]
-        writer.writerow([*row, outcome, *times])
+        writer.writerow([*row, *told_cells, *times])
     return text.getvalue().encode()
 
 

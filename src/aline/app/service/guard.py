@@ -1,8 +1,8 @@
 """What every request passes before anything else sees it, as one plain ASGI layer.
 
-In this order: a request id; no more requests than the limit; a host and an origin that are ours
-(a page elsewhere must not drive a lab's experiment through a visitor's browser); the token; a
-body of bearable size. Each reply then gets its id, its headers, a line in the log and its place
+In this order: a request id; a host that is ours; no more requests than the limit; an origin that is
+ours (a page elsewhere must not drive a lab's experiment through a visitor's browser); a body of
+bearable size; the token. Each reply then gets its id, its headers, a line in the log and its place
 in the metrics.
 """
 
@@ -14,7 +14,7 @@ import math
 import random
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,8 +23,10 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from aline.app.service.metrics import Metrics
+from aline.app.service.protocol import UNREAD
 from aline.app.service.settings import Settings, is_loopback
 from aline.app.service.tokens import Tokens
+from aline.errors import StorageError
 
 COOKIE = "aline_token"
 OPEN_PATHS = {"/health", "/login"}  # what needs no token
@@ -35,6 +37,15 @@ _HOST = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:\d{1,5})?")
 
 def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
     return [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+
+
+def _decoded(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Headers by name; the values of one that comes several times, as HTTP says, in a list."""
+    found: dict[str, str] = {}
+    for name, value in headers:
+        key, text = name.decode("latin-1"), value.decode("latin-1")
+        found[key] = f"{found[key]}, {text}" if key in found else text
+    return found
 
 
 _HEADERS = _encoded(
@@ -48,6 +59,9 @@ _HEADERS = _encoded(
         ),
     }
 )
+# What proxies add; the first two list addresses.
+_PROXY = ("x-forwarded-for", "x-real-ip", "forwarded", "x-forwarded-host", "via")
+_FOR = re.compile(r'for=("[^"]*"|[^;,]+)', re.IGNORECASE)
 logger = logging.getLogger("aline.service")
 
 
@@ -73,7 +87,7 @@ class Guard:
             return
         call = Call(scope, self._metrics, send, f"{self._chance.getrandbits(64):016x}")
         try:
-            self._check(scope, call)
+            await self._check(scope, call)
             if call.is_preflight:
                 await call.reply(204, b"")
                 return
@@ -81,28 +95,38 @@ class Guard:
         except Refusal as refusal:
             if call.status is None:
                 await call.refuse(refusal)
+        except StorageError as error:
+            if call.status is None:
+                await call.refuse(Refusal(503, str(error), {"retry-after": "1"}))
         except Exception:
             logger.exception("request %s failed", call.id)
             if call.status is None:
-                detail = f"this is a bug in aline: report it with the log of request {call.id}"
-                await call.refuse(Refusal(500, detail))
+                await call.refuse(Refusal(500, bug(call.id)))
         finally:
             call.record()
 
-    def _check(self, scope: Scope, call: Call) -> None:
-        client = (scope.get("client") or ("unknown", 0))[0]
+    async def _check(self, scope: Scope, call: Call) -> None:
+        # A proxy on this machine speaks for others, who are not this machine's own.
+        is_guarded = self._settings.needs_token or is_for_another(call.headers)
+        owner = self._tokens.known_owner(call.token) if is_guarded else None
         self._check_host(call.headers.get("host", ""))
-        self._check_rate(client)
+        # By who is known or connected: what a header says of its sender, its sender chose.
+        client = (scope.get("client") or ("unknown", 0))[0]
+        self._check_rate(client if owner is None else f"token {owner}")
         self._check_origin(scope, call)
         _check_length(call.headers.get("content-length"), self._settings.body_bytes)
-        if self._settings.needs_token and not call.is_preflight:
-            self._check_token(scope, call)
+        if is_guarded and not call.is_preflight:
+            await self._check_token(scope, call)
 
     def _check_host(self, host: str) -> None:
         """Refuse names that are not ours: another site's name may be made to point here."""
         name = urlsplit(f"//{host}").hostname if _is_host(host) else None
         if name is None or (is_loopback(self._settings.host) and not is_loopback(name)):
-            raise Refusal(421, f"this service answers to localhost, got {host[:100]!r}")
+            raise Refusal(
+                421,
+                f"this service answers to localhost, got {host[:100]!r}: a proxy must pass on its "
+                "own Host (docs/service.md)",
+            )
 
     def _check_rate(self, client: str) -> None:
         wait = self._buckets.take(client)
@@ -127,11 +151,12 @@ class Guard:
                 "allow them with aline serve --origin",
             )
 
-    def _check_token(self, scope: Scope, call: Call) -> None:
+    async def _check_token(self, scope: Scope, call: Call) -> None:
         path = scope["path"]
         if path in OPEN_PATHS or path.startswith("/static/"):
             return
-        if self._tokens.owner(call.token) is not None:
+        if await self._tokens.owner(call.token) is not None:
+            scope["state"]["token"] = call.token  # for what goes on after the token is taken back
             return
         if scope["method"] == "GET" and "text/html" in call.headers.get("accept", ""):
             raise Refusal(303, "log in first", {"location": "/login"})
@@ -147,9 +172,7 @@ class Call:
     """One request and its reply."""
 
     def __init__(self, scope: Scope, metrics: Metrics, send: Send, new_id: str):
-        self.headers: dict[str, str] = {
-            name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
-        }
+        self.headers = _decoded(scope["headers"])
         given = self.headers.get("x-request-id", "")
         self.id = given if _REQUEST_ID.fullmatch(given) else new_id
         self.status: int | None = None
@@ -158,6 +181,8 @@ class Call:
         self._began = time.perf_counter()
         self._seconds = 0.0
         scope.setdefault("state", {})["request_id"] = self.id
+        if self.headers.get("x-forwarded-proto", "").strip() == "https":
+            scope["scheme"] = "https"  # a proxy has it from there; it makes cookies stricter
 
     @property
     def own_origin(self) -> str:
@@ -199,6 +224,8 @@ class Call:
             self.status = message["status"]
             self._seconds = time.perf_counter() - self._began
             ours = [*_HEADERS, *_encoded({"x-request-id": self.id, **self._extra})]
+            if self._scope.get("extensions", {}).get(UNREAD, _nothing)():
+                ours.append((b"connection", b"close"))  # nobody wants the rest of the body
             message = {**message, "headers": [*message.get("headers", []), *ours]}
         await self._send(message)
 
@@ -224,8 +251,47 @@ class Call:
         self._metrics.requests.labels(known, path, status).inc()
         self._metrics.seconds.labels(known, path).observe(self._seconds)
         logger.info(
-            "%s %s %s %d %.1f ms", self.id, method, self._scope["path"], status, 1e3 * self._seconds
+            "%s %s %s %d %.1f ms",
+            self.id,
+            method,
+            printable(self._scope["path"]),
+            status,
+            1e3 * self._seconds,
         )
+
+
+def bug(request_id: str) -> str:
+    """What to say when it is our fault."""
+    return f"this is a bug in aline: report it with the log of request {request_id}"
+
+
+def printable(text: str) -> str:
+    """Text that cannot end a line of a log, or change how a terminal shows it."""
+    shown = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:300])
+    return "".join(shown)
+
+
+def is_for_another(headers: Mapping[str, str]) -> bool:
+    """Whether a proxy passes a request on for somebody who is not on this machine.
+
+    One that says nothing of for whom may do so for anybody.
+    """
+    if not any(name in headers for name in _PROXY):
+        return False
+    listed = [headers[name] for name in _PROXY[:2] if name in headers]
+    found = [one for text in listed for one in text.split(",")]
+    found += _FOR.findall(headers.get("forwarded", ""))
+    return not found or not all(is_loopback(_address(one)) for one in found)
+
+
+def _address(text: str) -> str:
+    """An address without its port."""
+    found = _HOST.fullmatch(text.strip().strip('"'))
+    return text.strip() if found is None else found[1].strip("[]")
+
+
+def _nothing() -> bool:
+    return False
 
 
 class Buckets:

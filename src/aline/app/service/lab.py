@@ -19,22 +19,37 @@ from typing import Any
 
 from aline import zoo
 from aline.app.demo import Observer
+from aline.app.service.weight import weigh
 from aline.app.subject import open_subject
 from aline.errors import InputError, NotFoundError, StateError, UserError
 from aline.experiment import Experiment, Storage, Trial
+from aline.experiment.storage import Event, MemoryStorage
 from aline.model import Model
 
 KEPT = 1000  # experiments in memory
 
 
 @dataclass
-class Desk:
+class Place:
     """One experiment and who is at it."""
 
     experiment: Experiment  # as last seen
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # to change it
-    took: dict[str, float] = field(default_factory=dict)  # seconds to compute the last ask, tell
-    drawing: threading.Lock = field(default_factory=threading.Lock)  # of its history
+    drawing: asyncio.Lock = field(default_factory=asyncio.Lock)  # of its history
+    asked_with: int | None = None  # observations at the last ask, if what it computed is kept
+    weight: int = 0  # bytes in memory, when it was weighed last
+    weighed: int = 0  # the journal's length then
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it may have grown so much that it has to be weighed again."""
+        grown = self.experiment.sequence - self.weighed
+        return grown > (0 if self.asked_with is None else 2 + self.weighed // 4)
+
+    def note(self, call: str | None, observations: int) -> None:
+        """Keep what was done: only asks, one after the other, leave the next what it needs."""
+        if call != "tell":
+            self.asked_with = observations if call == "ask" else None
 
 
 class Lab:
@@ -50,7 +65,7 @@ class Lab:
         self.on_change = on_change
         self._sources = {name: name for name in zoo.shipped()} | _named(folders)
         self._models: dict[str, Model] = {}
-        self._desks: OrderedDict[str, Desk] = OrderedDict()
+        self._places: OrderedDict[str, Place] = OrderedDict()
         self._lock = threading.Lock()  # of the desks; never held for long
         self._loading = threading.Lock()
 
@@ -89,68 +104,107 @@ class Lab:
         used = self.model(model)
         if name is None and key is not None:
             name = f"{used.spec.name}-{hashlib.sha256(key.encode()).hexdigest()[:10]}"
+            self._check_unused(key, name)
         try:
             experiment = Experiment(used, storage=self.storage, name=name, key=key, **settings)
         except StateError:
             if name is None or key is None or self.storage.read(name)[0].get("key") != key:
                 raise
+            self._check_same(used, name, key, settings)
             return self.look(name)
         return self._keep(experiment).experiment
+
+    def _check_unused(self, key: str, name: str) -> None:
+        """Refuse a key that made an experiment with another model."""
+        ending = name[name.rindex("-") :]
+        for other in self.storage.names():
+            if other.endswith(ending) and other != name:
+                raise _reused(key, other, "model")
+
+    def _check_same(self, model: Model, name: str, key: str, settings: dict[str, Any]) -> None:
+        """Refuse a key that made an experiment with other settings."""
+        new = MemoryStorage()
+        Experiment(model, storage=new, name=name, key=key, **settings)
+        (wanted,), there = new.read(name), self.storage.read(name)[0]
+        for what in ("task", "model", "target", "horizon", "stop", "seed", "metadata"):
+            if there.get(what) != wanted[what]:
+                raise _reused(key, name, what)
 
     def names(self) -> list[str]:
         """Every experiment, the oldest first."""
         return self.storage.names()
 
-    def at_hand(self, name: str) -> Desk | None:
+    def at_hand(self, name: str) -> Place | None:
         """An experiment that is in memory."""
         with self._lock:
-            desk = self._desks.get(name)
-            if desk is not None:
-                self._desks.move_to_end(name)
-            return desk
+            place = self._places.get(name)
+            if place is not None:
+                self._places.move_to_end(name)
+            return place
 
-    def desk(self, name: str) -> Desk:
-        """An experiment, replayed from its journal where it is not in memory."""
-        desk = self.at_hand(name)
-        if desk is not None:
-            return desk
-        source = self.storage.read(name)[0].get("model", {}).get("source")
-        known = next((n for n, place in self._sources.items() if _same(place, source)), None)
+    def read(self, name: str) -> list[dict[str, Any]]:
+        """An experiment's journal."""
+        return self.storage.read(name)
+
+    def open(self, name: str, created: Event | None = None) -> Place:
+        """An experiment, replayed from its journal where it is not in memory.
+
+        `created` is the journal's first event, if it was read already.
+        """
+        place = self.at_hand(name)
+        if place is not None:
+            return place
+        first = self.storage.read(name)[0] if created is None else created
+        source = first.get("model", {}).get("source")
+        known = next((n for n, where in self._sources.items() if _same(where, source)), None)
         model = None if known is None else self.model(known)
         return self._keep(Experiment.resume(self.storage, name, model))
 
-    def _keep(self, experiment: Experiment) -> Desk:
+    def _keep(self, experiment: Experiment) -> Place:
         with self._lock:
-            desk = self._desks.setdefault(experiment.name, Desk(experiment))
-            self._desks.move_to_end(experiment.name)
-            while len(self._desks) > KEPT:
-                self._desks.popitem(last=False)
-        return desk
+            place = self._places.setdefault(experiment.name, Place(experiment))
+            self._places.move_to_end(experiment.name)
+            while len(self._places) > KEPT:
+                self._places.popitem(last=False)
+        return place
 
     def __len__(self) -> int:
-        return len(self._desks)
+        return len(self._places)
 
     def look(self, name: str) -> Experiment:
         """An experiment as the storage has it now, other processes' trials included."""
-        desk = self.desk(name)
-        moment = desk.experiment.snapshot()
+        place = self.open(name)
+        moment = place.experiment.snapshot()
         if moment.refresh():
-            self.advance(desk, moment)
+            self.advance(place, moment)
         return moment
 
-    def advance(self, desk: Desk, moment: Experiment) -> None:
+    def advance(self, place: Place, moment: Experiment) -> None:
         """Keep what is newer than the last that was seen."""
         with self._lock:
-            is_newer = moment.sequence > desk.experiment.sequence
+            is_newer = moment.sequence > place.experiment.sequence
             if is_newer:
-                desk.experiment = moment
+                place.experiment = moment
+                self._places.setdefault(moment.name, place)  # it may have been let go meanwhile
         if is_newer:
             self.on_change(moment.name, moment.sequence)
+
+    def tidy(self, most_bytes: int) -> None:
+        """Let those go that were not used for longest, until the rest keeps no more than that."""
+        with self._lock:
+            due = [place for place in self._places.values() if place.is_due]
+        for place in due:
+            place.weighed = place.experiment.sequence
+            place.weight = weigh(place.experiment)
+        with self._lock:
+            total = sum(place.weight for place in self._places.values())
+            while total > most_bytes and self._places:
+                total -= self._places.popitem(last=False)[1].weight
 
     def forget(self) -> None:
         """Let every experiment go; the storage has them."""
         with self._lock:
-            self._desks.clear()
+            self._places.clear()
 
     # Simulated participants.
 
@@ -173,6 +227,13 @@ class Lab:
         left = [trial for trial in experiment.trials if trial.state == "asked"]
         trial = left[0] if left else experiment.ask()
         return experiment.tell(trial, observer.at_trial(trial.number).answer(trial.design))
+
+
+def _reused(key: str, name: str, what: str) -> StateError:
+    return StateError(
+        f"the key {key!r} has made experiment {name!r} with another {what}: give every call a key "
+        "of its own, and repeat only what got no reply"
+    )
 
 
 def can_simulate(model: str) -> bool:

@@ -11,11 +11,12 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from aline import __version__
 from aline.app.service import shapes
-from aline.app.service.api import Desk, Name, desk_of
+from aline.app.service.api import Name, desk_of
+from aline.app.service.desk import Desk
 from aline.app.service.guard import COOKIE
-from aline.app.tables import number, outcome_text
+from aline.app.tables import number
 from aline.experiment import Experiment
-from aline.spaces import Binary
+from aline.spaces import Outcome
 from aline.tasks import PREDICTIONS
 
 SHOWN = 50  # experiments in the list
@@ -35,7 +36,10 @@ _templates.filters["segment"] = lambda text: quote(text, safe="")
 
 
 def _render(template: str, **values: Any) -> HTMLResponse:
-    text = _templates.get_template(template).render(**values)
+    return _page(_templates.get_template(template).render(**values))
+
+
+def _page(text: str) -> HTMLResponse:
     return HTMLResponse(text, headers={"cache-control": "no-store"})
 
 
@@ -48,7 +52,7 @@ async def index(request: Request, start: Annotated[int, Query(ge=0, le=2**31)] =
 
 def _index(desk: Desk, start: int) -> Response:
     lab, names = desk.lab, desk.lab.names()[::-1]
-    shown = [shapes.summary(lab.storage, name) for name in names[start : start + SHOWN]]
+    shown = shapes.summaries(lab.storage, names[start : start + SHOWN])
     return _render(
         "index.html",
         experiments=shown,
@@ -63,16 +67,16 @@ def _index(desk: Desk, start: int) -> Response:
 async def experiment(request: Request, name: Name) -> Response:
     """One experiment, live."""
     desk = desk_of(request)
-    values = await desk.look(name, lambda e: _values(desk, e))
-    return _render("experiment.html", **values)
+    template = _templates.get_template("experiment.html")
+    return _page(await desk.look(name, "page", lambda e: template.render(**_values(desk, e))))
 
 
 @pages.get("/experiments/{name}/panel")
 async def panel(request: Request, name: Name) -> Response:
     """The part of the page that changes with every trial."""
     desk = desk_of(request)
-    values = await desk.look(name, lambda e: _values(desk, e))
-    return _render("panel.html", **values)
+    template = _templates.get_template("panel.html")
+    return _page(await desk.look(name, "page", lambda e: template.render(**_values(desk, e))))
 
 
 @pages.get("/login")
@@ -86,7 +90,7 @@ async def enter(request: Request) -> Response:
     """Check a token and let the browser keep it, out of reach of scripts and other sites."""
     form = parse_qs((await request.body()).decode("utf-8", "replace"))
     token = form.get("token", [""])[0].strip()
-    if request.app.state.tokens.owner(token) is None:
+    if await request.app.state.tokens.owner(token) is None:
         page = _render("login.html", wrong=True)
         page.status_code = 401
         return page
@@ -110,7 +114,8 @@ def _values(desk: Desk, experiment: Experiment) -> dict[str, Any]:
     spans = _spans(experiment)
     return {
         "experiment": shape,
-        "is_binary": isinstance(spec.outcome, Binary),
+        "form": spec.outcome.form(),
+        "mark_words": mark_words(spec.outcome),
         "is_simulated": desk.lab.observer(experiment) is not None,
         "next": open_trials[0] if open_trials else None,
         "latest": shape["trials"][: -TRIALS - 1 : -1],
@@ -131,8 +136,16 @@ def _values(desk: Desk, experiment: Experiment) -> dict[str, Any]:
         ],
         "goals": _goals(experiment),
         "show_design": lambda axis, value: number(value, spans[axis]),
-        "show_outcome": lambda value: outcome_text(spec.outcome, value),
+        "show_outcome": spec.outcome.text,
     }
+
+
+def mark_words(outcome: Outcome) -> str:
+    """What the marks of a trial mean, by its first outcome."""
+    first = next(iter(outcome.parts.values()))
+    if first.has_interval:
+        return "What was measured where."
+    return f"Filled: {' or '.join(first.labels[1:])}. Open: {first.labels[0]}."
 
 
 def _spans(experiment: Experiment) -> dict[str, float]:

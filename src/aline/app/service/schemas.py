@@ -9,8 +9,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool
 
+from aline.episodes.goals import SPREAD_POINTS
+
 NAME = r"^\w[\w .-]{0,99}$"
 MOST = 1000  # designs in one request
+POINTS = 5000  # to predict at, in all targets of one experiment
 
 
 def _is_text(value: str) -> str:
@@ -25,7 +28,14 @@ Pair = Annotated[list[Number], Field(min_length=2, max_length=2)]
 Interval = Annotated[list[float], Field(min_length=2, max_length=2)]
 Design = dict[Text, Number]
 Designs = Annotated[dict[Text, Column], Field(examples=[{"stimulus": [-1.0, 0.0, 1.5]}])]
-Outcome = Number | StrictBool
+Value = Number | StrictBool | Annotated[Text, Field(max_length=1000)]
+Outcome = Annotated[
+    Value | dict[Text, Value],
+    Field(
+        description="As the model's `form` says: 0 or 1 if it is binary, else a number or one of "
+        "the labels; of several outcomes an object with all names."
+    ),
+]
 Name = Annotated[Text, Field(pattern=NAME, examples=["participant 7"])]
 Stop = Annotated[dict[Text, Number], Field(examples=[{"threshold": 0.5}])]
 Horizon = Annotated[int, Field(ge=1, le=10_000, strict=True)]
@@ -42,6 +52,11 @@ class Predictions(Request):
 
     predictions: Designs
 
+    @property
+    def count(self) -> int:
+        """How many points it is."""
+        return max(map(len, self.predictions.values()), default=0)
+
 
 class Region(Request):
     """A target: outcomes all over these bounds; axes that are left out keep their range."""
@@ -50,6 +65,11 @@ class Region(Request):
         dict[Text, Pair],
         Field(min_length=1, examples=[{"stimulus": [-1.0, 1.0]}]),
     ]
+
+    @property
+    def count(self) -> int:
+        """How many points stand for it."""
+        return SPREAD_POINTS
 
 
 Target = Annotated[
@@ -92,7 +112,7 @@ class Change(Request):
 class Tell(Request):
     """What a trial gave."""
 
-    outcome: Annotated[Outcome, Field(examples=[1], description="0 or 1 if it is binary.")]
+    outcome: Annotated[Outcome, Field(examples=[1])]
     design: Annotated[
         Design | None,
         Field(description="Where it was measured, if not where it was asked.", examples=[None]),
@@ -142,7 +162,7 @@ class Trial(Reply):
     proposed: Annotated[
         dict[str, float] | None, Field(description="What was asked, if another was measured.")
     ]
-    outcome: float | None
+    outcome: Any
 
 
 class Axis(Reply):
@@ -160,7 +180,15 @@ class Model(Reply):
     name: Annotated[str, Field(examples=["psychometric"])]
     parameters: list[str]
     axes: list[Axis]
-    outcome: Literal["binary", "real"]
+    outcome: Annotated[str, Field(description="Its kind.", examples=["binary"])]
+    form: Annotated[
+        dict[str, Any],
+        Field(
+            description="How to ask for the outcome: `choices`, each with a value, a label and a "
+            "key, or a `range` and a `step`, or of several outcomes `fields`, each with a name.",
+            examples=[{"kind": "binary", "choices": [{"value": 1, "label": "yes", "key": "y"}]}],
+        ),
+    ]
     horizon: int
     targets: Annotated[list[list[str]], Field(description="What it was trained to aim at.")]
     can_simulate: Annotated[bool, Field(description="Whether it can simulate a participant.")]
@@ -202,6 +230,7 @@ class Summary(Reply):
     told: int
     closed: bool
     metadata: dict[str, Any]
+    problem: Annotated[str | None, Field(description="Why nothing else of it can be shown.")]
 
 
 class Experiments(Reply):
@@ -236,9 +265,17 @@ class Posterior(Reply):
 class Predictive(Reply):
     """Expected outcomes, in the order of the designs."""
 
-    mean: list[float]
-    std: list[float]
-    interval: Annotated[list[Interval] | None, Field(description="None for a binary outcome.")]
+    mean: Annotated[list[float] | None, Field(description="None for labels.")] = None
+    std: list[float] | None = None
+    interval: Annotated[
+        list[Interval] | None, Field(description="None for a binary outcome and for labels.")
+    ] = None
+    probabilities: Annotated[
+        dict[str, list[float]] | None, Field(description="Of each label or level.")
+    ] = None
+    parts: Annotated[
+        dict[str, Predictive] | None, Field(description="Of several outcomes, by name.")
+    ] = None
 
 
 class Health(Reply):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
 import sys
 import threading
@@ -14,11 +15,13 @@ from urllib.parse import quote
 import uvicorn
 
 from aline.app.service.app import create_app
+from aline.app.service.crowd import raise_file_limit
 from aline.app.service.lab import Lab
 from aline.app.service.protocol import Protocol
 from aline.app.service.settings import Settings
 from aline.errors import InputError, UserError
 from aline.experiment import Storage, open_storage
+from aline.experiment.storage import shown
 
 DEMO_SEED = 0  # the participant of `aline demo`
 
@@ -31,10 +34,10 @@ def serve(
     _check(settings, storage, workers)
     path = f"/experiments/{quote(_demo(storage), safe='')}" if demo else "/"
     host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    shown = "localhost" if settings.host in ("0.0.0.0", "::") else host
-    url = f"http://{shown}:{settings.port}{path}"
+    here = "localhost" if settings.host in ("0.0.0.0", "::") else host
+    url = f"http://{here}:{settings.port}{path}"
     say(f"aline is at {url} (Ctrl-C stops it)")
-    say(f"Experiments are kept in {_without_password(settings.storage)}")
+    say(f"Experiments are kept in {shown(settings.storage)}")
     if browse and _has_screen():
         threading.Timer(1.5, webbrowser.open, [url]).start()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
@@ -47,9 +50,16 @@ def serve(
         "timeout_worker_healthcheck": 60,  # a worker that is busy or starts slowly is not dead
         "server_header": False,
         "http": Protocol,
+        "ws": "none",
+        "proxy_headers": False,  # the guard reads them
     }
+    raise_file_limit()
     if workers == 1:
-        uvicorn.run(create_app(settings, storage), **common)  # type: ignore[arg-type]
+        _close_when_ended(storage)
+        try:
+            uvicorn.run(create_app(settings, storage), **common)  # type: ignore[arg-type]
+        finally:
+            storage.close()
         return
     storage.close()
     settings.to_environment()
@@ -63,7 +73,7 @@ def _check(settings: Settings, storage: Storage, workers: int) -> None:
             "several workers need a storage they share: add --storage sqlite:///lab.db"
         )
     if settings.needs_token and not storage.tokens():
-        kept = _without_password(settings.storage)
+        kept = shown(settings.storage)
         raise UserError(
             f"{settings.host} can be reached by others, so every request needs a token and there "
             f"is none yet: make one with aline token add NAME --storage {kept}"
@@ -100,10 +110,15 @@ def _free(name: str, taken: list[str]) -> str:
     return next(one for one in (name, *numbers) if one not in taken)
 
 
-def _without_password(url: str) -> str:
-    before, at, after = url.rpartition("@")
-    scheme, _, user = before.partition("://")
-    return f"{scheme}://{user.split(':')[0]}@{after}" if at else url
+def _close_when_ended(storage: Storage) -> None:
+    """Close a storage when SIGTERM ends the process, which it does before Python can tidy up."""
+
+    def end(number: int, _: object) -> None:
+        storage.close()
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+
+    signal.signal(signal.SIGTERM, end)
 
 
 def _has_screen() -> bool:

@@ -24,6 +24,9 @@ class Settings:
     requests_per_second: float = 1000.0  # of one client
     body_bytes: int = 1_000_000
     streams: int = 200  # of live updates, at a time
+    work_seconds: float = 60.0  # for one piece of large work
+    work_bytes: int = 192_000_000  # likewise, beyond what the service has
+    kept_bytes: int = 150_000_000  # of experiments in memory
 
     @property
     def needs_token(self) -> bool:

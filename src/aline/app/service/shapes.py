@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from aline import experiment as live
 from aline.app.card import facts_of
 from aline.app.service.lab import Lab, can_simulate
+from aline.errors import StorageError
 from aline.experiment import Storage
 from aline.experiment.settings import plain_target
+from aline.experiment.storage import Event
 from aline.model import Model
-from aline.spaces import Binary
 
 Plain = dict[str, Any]
 
@@ -48,9 +50,30 @@ def experiment(one: live.Experiment, model: str | None) -> Plain:
     }
 
 
-def summary(storage: Storage, name: str) -> Plain:
+def summaries(storage: Storage, names: Iterable[str]) -> list[Plain]:
+    """Experiments in a list; one that cannot be read says so in its place."""
+    return [_summary_or_problem(storage, name) for name in names]
+
+
+def _summary_or_problem(storage: Storage, name: str) -> Plain:
+    try:
+        found = summary(name, storage.read(name))
+        json.dumps(found, allow_nan=False)  # now, as in the whole list it would be too late
+    except (StorageError, LookupError, TypeError, ValueError, AttributeError) as error:
+        return _damaged(name, str(error))
+    except RecursionError:
+        return _damaged(name, "its metadata is nested too deeply to be shown")
+    return found
+
+
+def _damaged(name: str, problem: str) -> Plain:
+    """An experiment of which nothing but its name is known."""
+    return summary(name, [{}]) | {"problem": problem[:300]}
+
+
+def summary(name: str, journal: Sequence[Event]) -> Plain:
     """An experiment in a list, from its journal alone: no model is needed to count."""
-    created, *events = storage.read(name)
+    created, *events = journal
     told: set[int] = set()
     shown = {"horizon": created.get("horizon", 0), "closed": False}
     for event in events:
@@ -71,6 +94,7 @@ def summary(storage: Storage, name: str) -> Plain:
         "changed": (events[-1] if events else created).get("time", ""),
         "told": len(told),
         "metadata": created.get("metadata", {}),
+        "problem": None,
         **shown,
     }
 
@@ -91,7 +115,8 @@ def model(name: str, one: Model, can_simulate: bool) -> Plain:
             {"name": axis, "unit": spec.units.get(axis), "low": low, "high": high}
             for axis, low, high in axes
         ],
-        "outcome": "binary" if isinstance(spec.outcome, Binary) else "real",
+        "outcome": spec.outcome.kind,
+        "form": spec.outcome.form(),
         "horizon": spec.horizon,
         "targets": [list(names) for names, _ in spec.targets],
         "can_simulate": can_simulate,
@@ -110,12 +135,3 @@ def posterior(one: live.Posterior, sequence: int, level: float) -> Plain:
         for name in one.names
     }
     return {"sequence": sequence, "level": level, "parameters": marginals}
-
-
-def predictive(one: live.Predictive, outcome: Any, level: float) -> Plain:
-    """Means, standard deviations and, for real outcomes, intervals."""
-    interval = None
-    if not isinstance(outcome, Binary):
-        low, high = one.interval(level)
-        interval = [list(pair) for pair in zip(low.tolist(), high.tolist(), strict=True)]
-    return {"mean": one.mean.tolist(), "std": one.std.tolist(), "interval": interval}

@@ -8,16 +8,40 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from aline.app.service.metrics import Metrics
+from aline.errors import UserError
 
 LOOK_SECONDS = 0.5
-CLOSING = -1  # in place of a journal's length
 QUIET_SECONDS = 15.0  # a comment after this long keeps proxies from hanging up
 
 Look = Callable[[list[str]], Awaitable[dict[str, int]]]
+logger = logging.getLogger("aline.service")
+
+
+class FullError(UserError):
+    """All live updates that there may be are open."""
+
+
+@dataclass(eq=False)
+class Seat:
+    """The place of one who listens, or is about to."""
+
+    is_welcome: Callable[[], bool]  # a token may be taken back while its owner listens
+    woken: asyncio.Event = field(default_factory=asyncio.Event)
+    is_over: bool = False
+
+    def end(self) -> None:
+        """See that who listens stops."""
+        self.is_over = True
+        self.woken.set()
 
 
 class Streams:
@@ -25,11 +49,12 @@ class Streams:
 
     def __init__(self, look: Look, most: int, metrics: Metrics):
         self._look, self._most, self._metrics = look, most, metrics
-        self._listeners: dict[str, set[asyncio.Event]] = defaultdict(set)
+        self._seats: set[Seat] = set()
+        self._listeners: dict[str, set[Seat]] = defaultdict(set)
         self._lengths: dict[str, int] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
-        self._count = 0
+        self._is_blind = False  # whether the last look failed
 
     def start(self) -> None:
         """Begin to look, in the running loop."""
@@ -40,13 +65,25 @@ class Streams:
         """Let every listener go."""
         if self._task is not None:
             self._task.cancel()
-        for name in list(self._listeners):
-            self._wake(name, CLOSING)
+        for seat in list(self._seats):
+            seat.end()
 
-    @property
-    def is_full(self) -> bool:
-        """Whether one more would be too many."""
-        return self._count >= self._most
+    def take(self, is_welcome: Callable[[], bool] = lambda: True) -> Seat:
+        """A seat, before anything is waited for: of two that come at once one may be too many."""
+        if len(self._seats) >= self._most:
+            raise FullError(
+                f"{self._most} live updates are open, which is the most: close some, or ask now "
+                "and then"
+            )
+        seat = Seat(is_welcome)
+        self._seats.add(seat)
+        self._metrics.streams.set(len(self._seats))
+        return seat
+
+    def leave(self, seat: Seat) -> None:
+        """Give a seat back; once more does no harm."""
+        self._seats.discard(seat)
+        self._metrics.streams.set(len(self._seats))
 
     def changed(self, name: str, sequence: int) -> None:
         """A journal has this many events now; from any thread."""
@@ -54,48 +91,78 @@ class Streams:
             self._loop.call_soon_threadsafe(self._wake, name, sequence)
 
     def _wake(self, name: str, sequence: int) -> None:
-        is_news = sequence == CLOSING or sequence > self._lengths.get(name, 0)  # journals only grow
-        if name in self._listeners and is_news:
+        # Journals only grow.
+        if name in self._listeners and sequence > self._lengths.get(name, 0):
             self._lengths[name] = sequence
-            for listener in self._listeners[name]:
-                listener.set()
+            for seat in self._listeners[name]:
+                seat.woken.set()
 
-    async def listen(self, name: str, sequence: int) -> AsyncIterator[str]:
+    async def listen(self, name: str, sequence: int, seat: Seat) -> AsyncIterator[str]:
         """Updates to an experiment from now on, as lines of a text/event-stream."""
-        woken = asyncio.Event()
-        self._listeners[name].add(woken)
+        self._listeners[name].add(seat)
         self._lengths.setdefault(name, sequence)
-        self._set_count(self._count + 1)
         try:
             yield _message(sequence)
             while True:
                 try:
-                    await asyncio.wait_for(woken.wait(), QUIET_SECONDS)
+                    await asyncio.wait_for(seat.woken.wait(), QUIET_SECONDS)
                 except TimeoutError:
                     yield ": still here\n\n"
                     continue
-                woken.clear()
-                if self._lengths[name] == CLOSING:
+                seat.woken.clear()
+                if seat.is_over:
                     return
                 yield _message(self._lengths[name])
         finally:
-            self._set_count(self._count - 1)
-            self._listeners[name].discard(woken)
-            if not self._listeners[name]:
-                del self._listeners[name]
-                self._lengths.pop(name, None)
+            self._forget(name, seat)
 
-    def _set_count(self, count: int) -> None:
-        self._count = count
-        self._metrics.streams.set(count)
+    def _forget(self, name: str, seat: Seat) -> None:
+        self._listeners[name].discard(seat)
+        if not self._listeners[name]:
+            del self._listeners[name]
+            self._lengths.pop(name, None)
 
     async def _watch(self) -> None:
+        """Look for others' changes as long as the service runs, whatever the storage does."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
+            for seat in [one for one in self._seats if not one.is_welcome()]:
+                seat.end()
             if self._listeners:
-                lengths = await self._look(list(self._listeners))
-                for name, length in lengths.items():
-                    self._wake(name, length)
+                await self._look_once()
+
+    async def _look_once(self) -> None:
+        try:
+            lengths = await self._look(list(self._listeners))
+        except Exception as error:
+            self._note(blind=True, why=str(error))
+            return
+        self._note(blind=False)
+        for name, length in lengths.items():
+            self._wake(name, length)
+
+    def _note(self, *, blind: bool, why: str = "") -> None:
+        """A line in the log when others' changes cannot be seen any more, or can again."""
+        if blind != self._is_blind:
+            logger.warning("live updates: %s", f"cannot look ({why})" if blind else "look again")
+        self._is_blind = blind
+
+
+class LiveReply(StreamingResponse):
+    """A reply that goes on, and gives its seat back however it ends."""
+
+    def __init__(self, streams: Streams, name: str, sequence: int, seat: Seat):
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        content = streams.listen(name, sequence, seat)
+        super().__init__(content, media_type="text/event-stream", headers=headers)
+        self._streams, self._seat = streams, seat
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send until either side has enough."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._streams.leave(self._seat)
 
 
 def _message(sequence: int) -> str:

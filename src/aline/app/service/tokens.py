@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-import time
 
+from aline.app.service.lately import Lately
 from aline.errors import InputError
 from aline.experiment import Storage
 
 _PREFIX = "aline_"
-_FRESH = 2.0  # seconds for which a worker trusts what it read
+FRESH = 2.0  # seconds for which a worker trusts what it read
+WAIT_SECONDS = 1.0  # for a storage, before somebody unknown is refused
 
 
 def new_token(storage: Storage, name: str) -> str:
@@ -33,19 +34,39 @@ def digest(token: str) -> str:
 
 
 class Tokens:
-    """The tokens of a storage, read again every few seconds."""
+    """The tokens of a storage, read again every few seconds, and never waited for in vain.
+
+    Who is known stays so while the storage is down: without it nothing can be done anyway.
+    """
 
     def __init__(self, storage: Storage):
-        self._storage = storage
-        self._read_at = -_FRESH
-        self._digests: dict[str, str] = {}
+        self._digests = Lately(storage.tokens, FRESH)
 
-    def owner(self, token: str | None) -> str | None:
-        """The name of a token; None if it is not one of ours."""
-        if time.monotonic() - self._read_at > _FRESH:
-            self._digests, self._read_at = self._storage.tokens(), time.monotonic()
+    async def owner(self, token: str | None) -> str | None:
+        """The name of a token; None if it is not one of ours, StorageError if nobody knows."""
+        self._digests.touch()
+        found = self.known_owner(token)
+        if found is not None or not token:
+            return found
+        await self._digests.get(WAIT_SECONDS)  # it may be new
+        found = self.known_owner(token)
+        if found is None and self._digests.problem is not None:
+            raise self._digests.problem
+        return found
+
+    def known_owner(self, token: str | None) -> str | None:
+        """The name of a token as far as was read."""
         given, found = digest(token or ""), None
-        for name, known in self._digests.items():  # all of them, so that time tells nothing
+        for name, known in (self._digests.known or {}).items():  # all, so that time tells nothing
             if hmac.compare_digest(given, known):
                 found = name
         return found if token else None
+
+    def is_welcome(self, token: str | None) -> bool:
+        """Whether who came with a token may stay; whoever needed none may."""
+        self._digests.touch()
+        return token is None or self.known_owner(token) is not None
+
+    def close(self) -> None:
+        """Let go of the thread that reads."""
+        self._digests.close()

@@ -6,6 +6,7 @@ from aline.errors import StorageError
 from aline.experiment.storage.base import Addition, Conflict, Event, Journal, Storage
 from aline.experiment.storage.draft import Draft
 from aline.experiment.storage.memory import MemoryStorage
+from aline.experiment.storage.url import shown
 
 __all__ = [
     "Addition",
@@ -16,9 +17,14 @@ __all__ = [
     "MemoryStorage",
     "Storage",
     "open_storage",
+    "shown",
 ]
 
 _DATABASES = ("sqlite:///", "postgresql://")
+
+
+def _shown(given: object) -> object:
+    return shown(given) if isinstance(given, str) else given
 
 
 def open_storage(storage: str | Storage, *, must_exist: bool = False) -> Storage:
@@ -44,5 +50,5 @@ def open_storage(storage: str | Storage, *, must_exist: bool = False) -> Storage
         return DatabaseStorage(storage, must_exist=must_exist)
     raise StorageError(
         'storage must be "memory://", "sqlite:///relative.db", "sqlite:////absolute.db" or '
-        f'"postgresql://user:password@host/database", got {storage!r}'
+        f'"postgresql://user:password@host/database", got {_shown(storage)!r}'
     )

@@ -65,6 +65,10 @@ class Storage(Journal):
         """The experiments, the oldest first."""
 
     @abstractmethod
+    def count(self) -> int:
+        """How many experiments there are."""
+
+    @abstractmethod
     def lengths(self, names: Iterable[str] | None = None) -> dict[str, int]:
         """How many events each experiment has, or each of `names` that is there; oldest first."""
 
@@ -94,7 +98,7 @@ def to_text(event: Event) -> str:
     """An event as stored: one line of JSON, without NaN, which other readers would refuse."""
     try:
         return _ENCODER.encode(event)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise StorageError(f"an event must be plain JSON data ({error}), got {event!r}") from None
 
 
@@ -102,7 +106,7 @@ def from_text(text: str, name: str, sequence: int) -> dict[str, Any]:
     """Read what `to_text` wrote."""
     try:
         event = json.loads(text)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         event = None
     if not isinstance(event, dict):
         raise StorageError(

@@ -7,6 +7,7 @@ both. Any number of processes may have one database open.
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
 import threading
 import weakref
@@ -21,6 +22,7 @@ from aline.errors import StorageError, UserError
 from aline.experiment.storage import base
 from aline.experiment.storage.base import Addition, Event, Storage
 from aline.experiment.storage.upgrade import HEAD, upgrade
+from aline.experiment.storage.url import shown
 
 SQLITE = "sqlite:///"
 APPLICATION = 0x414C494E  # "ALIN", how we know our own SQLite files
@@ -66,7 +68,7 @@ class DatabaseStorage(Storage):
             self._turn: contextlib.AbstractContextManager[Any] = threading.Lock()
         else:
             parsed = _parse(url)
-            self._where = parsed.render_as_string(hide_password=True)
+            self._where = shown(url)
             self._engine = _open_postgresql(parsed)
             self._turn = contextlib.nullcontext()
         self._is_open = True
@@ -149,6 +151,12 @@ class DatabaseStorage(Storage):
         with self._explained(), self._engine.connect() as connection:
             return list(connection.scalars(query))
 
+    def count(self) -> int:
+        """How many experiments there are."""
+        query = sa.select(sa.func.count()).select_from(_EXPERIMENTS)
+        with self._explained(), self._engine.connect() as connection:
+            return int(connection.scalar(query) or 0)
+
     def tokens(self) -> dict[str, str]:
         """The digests of access tokens."""
         query = sa.select(_TOKENS.c.name, _TOKENS.c.digest).order_by(_TOKENS.c.name)
@@ -175,9 +183,17 @@ class DatabaseStorage(Storage):
             raise base.missing(name, self.names())
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections; an SQLite file then holds everything by itself."""
+        if self._is_open and self._engine.dialect.name == "sqlite":
+            self._settle()
         self._is_open = False
         self._finalizer()
+
+    def _settle(self) -> None:
+        """Move what is in the write-ahead log into the file, whoever else has it open."""
+        with contextlib.suppress(exc.SQLAlchemyError), self._engine.connect() as connection:
+            connection.exec_driver_sql("PRAGMA busy_timeout = 1000")  # not as long as a trial may
+            connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
@@ -199,6 +215,10 @@ def _open_sqlite(path: Path, must_exist: bool) -> sa.Engine:
         raise StorageError(f"no database at {path}: check the path after sqlite:///")
     if not path.parent.is_dir():
         raise StorageError(f"no folder {path.parent}: create it, or give another path")
+    # What participants did is for its owner's eyes; the log beside it gets the same permissions.
+    # Only if it is new: to close a file that SQLite has open would end its locks.
+    with contextlib.suppress(OSError):  # which SQLite explains
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     engine = sa.create_engine(
         sa.URL.create("sqlite", database=str(path)), connect_args={"timeout": BUSY_SECONDS}
     )

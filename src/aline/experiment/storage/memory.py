@@ -50,6 +50,10 @@ class MemoryStorage(Storage):
         """The experiments, the oldest first."""
         return list(self._journals)
 
+    def count(self) -> int:
+        """How many experiments there are."""
+        return len(self._journals)
+
     def lengths(self, names: Iterable[str] | None = None) -> dict[str, int]:
         """How many events each experiment has."""
         wanted = self._journals.keys() if names is None else set(names)

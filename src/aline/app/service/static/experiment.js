@@ -89,7 +89,7 @@ const tell = (outcome) => act(async () => {
 
 const actions = {
   ask: () => act(ask),
-  tell: (button) => tell(Number(button.dataset.outcome)),
+  tell: (button) => tell(JSON.parse(button.dataset.outcome)),
   undo: () => act(() => send("POST", path(name, "undo"))),
   abandon: () => act(async () => {
     await send("POST", path(name, "trials", openTrial(), "abandon"));
@@ -100,8 +100,16 @@ const actions = {
   play: () => { setPlaying(!playing); },
 };
 
+// One number alone has no name; several outcomes are an object. Radio buttons hold JSON.
+function readForm(form) {
+  const inputs = [...form.querySelectorAll("input")].filter((input) => input.type !== "radio" || input.checked);
+  const values = inputs.map((input) => (input.type === "radio" ? JSON.parse(input.value) : input.valueAsNumber));
+  if (!inputs[0].name) return values[0];
+  return Object.fromEntries(inputs.map((input, i) => [input.name, values[i]]));
+}
+
 const forms = {
-  "tell-number": (form) => tell(Number(form.outcome.value)),
+  "tell-form": (form) => tell(readForm(form)),
   horizon: (form) => act(() => send("PATCH", path(name), { horizon: Number(form.horizon.value) })),
 };
 
@@ -127,13 +135,14 @@ panel.addEventListener("change", (event) => {
   act(() => send("PATCH", path(name), { target }));
 });
 
-const keys = { y: '[data-outcome="1"]', n: '[data-outcome="0"]', u: '[data-action="undo"]', " ": '[data-action="ask"]' };
+const keys = { u: '[data-action="undo"]', " ": '[data-action="ask"]' };
+const keyed = (key) => panel.querySelector(`[data-key="${CSS.escape(key)}"]`) ?? panel.querySelector(keys[key] ?? ":not(*)");
 
 document.addEventListener("keydown", (event) => {
   if (event.repeat || event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.target.closest("input:not([type=checkbox]), select, textarea")) return;
+  if (event.target.closest("input:not([type=checkbox], [type=radio]), select, textarea")) return;
   if (event.key === " " && event.target.closest("button, a, summary, input")) return;
-  const button = panel.querySelector(keys[event.key.toLowerCase()] ?? ":not(*)");
+  const button = keyed(event.key.toLowerCase());
   if (!button || button.disabled) return;
   event.preventDefault();
   button.click();

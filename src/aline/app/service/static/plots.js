@@ -137,41 +137,61 @@ function drawPrediction(data) {
   box.setAttribute("aria-label", `Expected outcome over ${data.axes.map((one) => one.name).join(" and ")}, ${last}`);
 }
 
+// A panel for each outcome that is measured.
 function drawCurve(data, found, box, hint) {
-  const name = data.axes[0].name;
-  const isBinary = data.outcome === "binary";
   hint.textContent = [
-    isBinary ? "The probability of a yes. Circles are answers: yes above, no below." :
-      "The line is the mean, the band holds 95 % of outcomes. Dots are measurements.",
-    found.truth ? "Dashed: the truth." : "",
+    ...new Set(found.panels.map(explained)),
+    found.panels[0].curves[0].truth ? "Dashed: the truth." : "",
   ].join(" ");
-  const series = [{ stroke: colour("--posterior"), width: 2.5, points: { show: false } }];
-  const values = [found.x, found.mean];
-  if (found.low) {
-    series.push({ stroke: "transparent", points: { show: false } }, { stroke: "transparent", points: { show: false } });
-    values.push(found.low, found.high);
+  found.panels.forEach((panel, i) => {
+    if (!box.children[i]) box.append(document.createElement("div"));
+    drawPanel(data, found.x, panel, box.children[i], i ? `prediction ${panel.name}` : "prediction");
+  });
+}
+
+function explained(panel) {
+  const { labels } = panel;
+  if (!labels.length) return "The line is the mean, the band holds 95 % of outcomes. Dots are measurements.";
+  const what = labels.length === 2 && panel.curves.length === 1 ? `The probability of a ${labels[1]}.` : "The probability of each answer.";
+  return `${what} Circles are answers: ${labels.slice(1).reverse().join(", ")} above, ${labels[0]} below.`;
+}
+
+function drawPanel(data, x, panel, box, id) {
+  const { name } = data.axes[0];
+  const { labels, curves } = panel;
+  const isNumber = !labels.length;
+  const hidden = { stroke: "transparent", points: { show: false } };
+  const series = curves.map((one, i) => ({ stroke: colour(LINES[i % LINES.length]), width: 2.5, label: one.name, points: { show: false } }));
+  const values = [x, ...curves.map((one) => one.mean)];
+  if (panel.low) {
+    series.push(hidden, hidden);
+    values.push(panel.low, panel.high);
   }
-  if (found.truth) {
+  for (const one of curves.filter((curve) => curve.truth)) {
     series.push({ stroke: colour("--ink"), width: 1.5, dash: [6, 5], points: { show: false } });
-    values.push(found.truth);
+    values.push(one.truth);
   }
-  const outcomes = told(data).map((trial) => trial.outcome);
-  const real = () => {
-    const all = [...values.slice(1).flat(), ...outcomes].filter(Number.isFinite);
+  const points = told(data).map((trial) => ({ x: trial.design[name], y: trial.values[panel.name] }));
+  const numbers = () => {
+    const all = [...values.slice(1).flat(), ...points.map((point) => point.y)].filter(Number.isFinite);
     return spread(Math.min(...all), Math.max(...all));
   };
-  place("prediction", box, HEIGHT.prediction, `curve ${series.length}`, {
-    state: { trials: told(data), name, found, range: isBinary ? [-0.07, 1.07] : real() },
+  const range = isNumber ? numbers() : [-0.07, 1.07];
+  place(id, box, HEIGHT.prediction, `curve ${series.length}`, {
+    state: { points, found: { ...panel, x }, range },
     series,
-    scales: { x: { time: false }, y: { range: () => plots.get("prediction")?.state.data.range ?? (isBinary ? [-0.07, 1.07] : real()) } },
-    axes: [axis(data.axes[0].label), vertical(isBinary ? "probability of yes" : "outcome")],
+    scales: { x: { time: false }, y: { range: () => plots.get(id)?.state.data.range ?? range } },
+    axes: [axis(data.axes[0].label), vertical(panel.axis)],
     under: (u, state) => state.found.low && band(u, state.found),
-    over: (u, state) => state.trials.forEach((trial) => {
-      const yes = !isBinary || trial.outcome > 0.5;
-      circle(u, trial.design[state.name], trial.outcome, yes && isBinary ? "--yes" : "--no", yes);
+    over: (u, state) => state.points.forEach((point) => {
+      if (isNumber) circle(u, point.x, point.y, "--no", true);
+      else circle(u, point.x, point.y > 0 ? 1 : 0, roleOf(labels, point.y), point.y > 0);
     }),
   }, values);
 }
+
+// Of two labels the first is that of a no; of more each has the colour of its curve.
+const roleOf = (labels, at) => (labels.length === 2 ? ["--no", "--yes"][at] : LINES[at % LINES.length]);
 
 function band(u, found) {
   const { ctx } = u;
@@ -185,7 +205,8 @@ function band(u, found) {
 }
 
 function drawPlane(data, found, box, hint) {
-  hint.textContent = "Stronger shading: a larger expected outcome. Dots are measurements; the larger, the later.";
+  const larger = found.label ? `a likelier ${found.label}` : "a larger expected outcome";
+  hint.textContent = `Stronger shading: ${larger}. Dots are measurements; the larger, the later.`;
   const [across, up] = data.axes;
   box.style.maxWidth = "560px";
   place("prediction", box, 420, "plane", {
@@ -265,8 +286,8 @@ function marginalBox(outer, name) {
 
 function drawDesigns(data) {
   const outer = document.getElementById("designs");
-  const isBinary = data.outcome === "binary";
   const last = Math.max(data.asked, 10);
+  const { name: first, labels } = data.parts[0];
   data.axes.forEach((one, i) => {
     if (!outer.children[i]) {
       outer.append(document.createElement("div"));
@@ -282,7 +303,8 @@ function drawDesigns(data) {
         const [x, y] = [trial.number + 1, trial.design[one.name]];
         if (trial.state === "abandoned") cross(u, x, y);
         else if (trial.state === "asked") circle(u, x, y, "--muted", false, 3);
-        else circle(u, x, y, isBinary && trial.outcome > 0.5 ? "--yes" : "--no", !isBinary || trial.outcome > 0.5);
+        else if (!labels.length) circle(u, x, y, "--no", true);
+        else circle(u, x, y, roleOf(labels, trial.values[first]), trial.values[first] > 0);
       }),
     }, [[1, last], [one.low, one.high]]);
   });

@@ -1,0 +1,179 @@
+"""Large work in a process of its own: it holds up nobody, and it ends.
+
+A thread would share Python's lock, and the memory, with all requests. A fork has the experiment as
+it is for nothing, computes on its own, sends back what it found, and can be stopped. Where forks
+are not safe beside threads (anywhere but on Linux) a thread must do.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import pickle
+import select
+import signal
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext, suppress
+from typing import Any, NoReturn, TypeVar
+
+from aline.app.service.pools import BusyError, Pool
+from aline.errors import StateError, UserError
+
+Result = TypeVar("Result")
+Found = tuple[Any, float]  # what work returned or raised, and its seconds
+
+MEGABYTE = 1_000_000
+CAN_FORK = sys.platform == "linux"
+
+
+class Aside:
+    """Does large work, one after the other."""
+
+    def __init__(self, name: str, *, most_bytes: int, seconds: float, waiting: int):
+        self._seconds, self._most_bytes = seconds, most_bytes
+        self._pool = Pool(name, 1, waiting)
+        self._children: set[int] = set()
+        self._is_open = True
+        # Python warns that locks which other threads hold stay held in a fork: ours takes none.
+        warnings.filterwarnings("ignore", r"This process .* is multi-threaded, use of fork")
+
+    async def run(self, work: Callable[..., Result], *arguments: Any) -> tuple[Result, float]:
+        """What `work` returns, which can be pickled, and the seconds that it computed for."""
+        found, seconds = await self._pool.run(self._do, functools.partial(work, *arguments))
+        if isinstance(found, Exception):
+            raise found
+        return found, seconds
+
+    def _do(self, work: Callable[[], Any]) -> Found:
+        return self._in_a_fork(work) if CAN_FORK else timed(work)
+
+    def _in_a_fork(self, work: Callable[[], Any]) -> Found:
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            _be_the_child(work, writing, self._seconds, self._most_bytes)
+        os.close(writing)
+        self._children.add(child)
+        try:
+            return self._understood(_read(reading, self._seconds))
+        finally:
+            os.close(reading)
+            self._children.discard(child)
+            _end(child)
+
+    def _understood(self, data: bytes | None) -> Found:
+        if data:
+            found: Found = pickle.loads(data)  # from ourselves
+            return found
+        if not self._is_open:
+            return BusyError("the service is stopping: try again"), 0.0
+        return self._too_large(is_late=data is None), self._seconds
+
+    def _too_large(self, is_late: bool) -> StateError:
+        bound = f"{self._seconds:g} s" if is_late else f"{self._most_bytes // MEGABYTE} MB"
+        remedy = "" if is_late else "give aline serve more --memory, "
+        return StateError(
+            f"this takes more than {bound} with so much data: {remedy}begin an experiment with "
+            "fewer observations, or compute it in Python, Experiment.resume(storage, name)"
+        )
+
+    def close(self) -> None:
+        """Stop what is being done."""
+        self._is_open = False
+        self._pool.close()
+        for child in list(self._children):
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+
+
+def timed(work: Callable[..., Any], *arguments: Any) -> Found:
+    """What work returns, and the seconds that it computed for, however busy the machine is."""
+    began = time.thread_time()
+    return work(*arguments), time.thread_time() - began
+
+
+def _be_the_child(
+    work: Callable[[], Any], writing: int, seconds: float, most_bytes: int
+) -> NoReturn:
+    """Compute, answer, and leave without a trace: nothing here is this process's own."""
+    try:
+        # Sockets that stay open here would keep clients waiting that the service hung up on.
+        os.closerange(3, writing)
+        os.closerange(writing + 1, 65536)
+        _bound(seconds, most_bytes)
+        _write(writing, pickle.dumps(_outcome(work)))
+    finally:
+        os._exit(0)
+
+
+def _bound(seconds: float, most_bytes: int) -> None:
+    import resource  # which Windows lacks
+
+    cpu = int(seconds) + 1  # in case the service is killed and nobody ends this
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu))
+    data = _data_bytes() + most_bytes
+    resource.setrlimit(resource.RLIMIT_DATA, (data, data))
+
+
+def _data_bytes() -> int:
+    with open("/proc/self/status", encoding="ascii") as status:
+        return next(1024 * int(line.split()[1]) for line in status if line.startswith("VmData"))
+
+
+def _outcome(work: Callable[[], Any]) -> Found:
+    try:
+        return timed(work)
+    except UserError as error:
+        return error, 0.0
+    except Exception as error:
+        if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+            raise  # no answer means too large
+        return RuntimeError(f"{type(error).__name__}: {error}"), 0.0
+
+
+def _write(writing: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(writing, data) :]
+
+
+def _read(reading: int, seconds: float) -> bytes | None:
+    """All that the child wrote; None if it did not end in time."""
+    deadline = time.monotonic() + seconds
+    parts: list[bytes] = []
+    while True:
+        ready, _, _ = select.select([reading], [], [], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            return None
+        part = os.read(reading, 65536)
+        if not part:
+            return b"".join(parts)
+        parts.append(part)
+
+
+def _end(child: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(child, signal.SIGKILL)
+    with suppress(ChildProcessError):  # where nobody wants to hear of children, they are gone
+        os.waitpid(child, 0)
+
+
+def free_cached_properties() -> None:
+    """Let threads compute cached properties of different objects at the same time.
+
+    Until Python 3.12 each such property has one lock for all objects of its class: a large
+    experiment's posterior would keep every other one waiting, and a fork might find it locked for
+    ever. Without it, as in later versions, at worst the same is computed twice.
+    """
+    for one in _cached_properties():
+        if hasattr(one, "lock"):
+            one.lock = nullcontext()
+
+
+def _cached_properties() -> Iterator[Any]:
+    ours = [module for name, module in list(sys.modules.items()) if name.startswith("aline.")]
+    classes = {one for module in ours for one in vars(module).values() if isinstance(one, type)}
+    found = (one for kind in classes for one in vars(kind).values())
+    return (one for one in found if isinstance(one, functools.cached_property))

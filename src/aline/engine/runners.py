@@ -1,0 +1,86 @@
+"""What runs a graph: ONNX Runtime on the exported file, or plain torch on the same definition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+
+from aline.engine.graph import Graph
+from aline.model import Model, Network
+
+Array = np.ndarray[Any, np.dtype[Any]]
+GRAPH = "graph.onnx"
+
+
+class Runner(Protocol):
+    """Maps named arrays to named arrays."""
+
+    inputs: tuple[str, ...]
+
+    def run(self, given: Mapping[str, Array]) -> dict[str, Array]:
+        """All outputs of the graph."""
+        ...
+
+
+class TorchRunner:
+    """The network's own definition, where ONNX Runtime or an exported file is missing."""
+
+    def __init__(self, network: Network):
+        self.graph = Graph(network)
+        self.inputs = tuple(self.graph.inputs)
+
+    @torch.inference_mode()
+    def run(self, given: Mapping[str, Array]) -> dict[str, Array]:
+        """All outputs of the graph."""
+        found = self.graph(*(torch.from_numpy(given[name]) for name in self.inputs))
+        return {name: value.numpy() for name, value in found.items()}
+
+
+class OnnxRunner:
+    """An exported file, run by ONNX Runtime on one thread.
+
+    Several experiments share a machine best when each keeps to one.
+    """
+
+    def __init__(self, path: Path):
+        import onnxruntime as runtime
+
+        options = runtime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        self.session = runtime.InferenceSession(
+            str(path), options, providers=["CPUExecutionProvider"]
+        )
+        self.digest = self.session.get_modelmeta().custom_metadata_map.get("digest")
+        self.inputs = tuple(each.name for each in self.session.get_inputs())
+        self.outputs = [each.name for each in self.session.get_outputs()]
+
+    def run(self, given: Mapping[str, Array]) -> dict[str, Array]:
+        """All outputs of the graph."""
+        found = self.session.run(self.outputs, {name: given[name] for name in self.inputs})
+        return dict(zip(self.outputs, found, strict=True))
+
+
+_RUNNERS: WeakKeyDictionary[Model, Runner] = WeakKeyDictionary()
+
+
+def runner_for(model: Model) -> Runner:
+    """The fastest there is for a model; the same one for all experiments of a process."""
+    if model not in _RUNNERS:
+        _RUNNERS[model] = _exported(model) or TorchRunner(model.network)
+    return _RUNNERS[model]
+
+
+def _exported(model: Model) -> OnnxRunner | None:
+    """The file beside a model's weights, if there is one of these weights that can run here."""
+    path = None if model.source is None else model.source / GRAPH
+    if path is None or not path.is_file() or find_spec("onnxruntime") is None:
+        return None
+    runner = OnnxRunner(path)
+    return runner if runner.digest == model.digest else None

@@ -1,0 +1,1 @@
+"""Unknown functions: everything that knows what a Gaussian process is."""

@@ -1,0 +1,61 @@
+"""The sizes of a network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from aline.errors import InputError
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Sizes; the defaults are the paper's (appendix B.2)."""
+
+    width: int = 32
+    heads: int = 4
+    layers: int = 3
+    feedforward: int = 128
+    components: int = 10
+    octaves: int = 4
+    policy_layers: int = 2
+    # "independent": context tokens do not attend to each other, decoders attend to them; every
+    # prefix trains in one pass and an observation is added in constant work. "full": the paper's.
+    context: Literal["independent", "full"] = "independent"
+    # "pool" scores candidates; "box" proposes a point; "informed" chooses by the task's likelihood
+    # where it is at hand, and else scores candidates (policies/informed.py).
+    policy: Literal["pool", "box", "informed"] = "pool"
+    # Give the heads, beside a token, averages of the raw observations, and give the policy the
+    # means and spreads of q: fine scales pass both without being relearned.
+    shortcuts: bool = True
+    # How often the parameters' tokens read the observations again, each time relative to a better
+    # guess of where they lie (model/zoom.py); needs the shortcuts.
+    zoom_layers: int = 0
+    # What knows more of the task than a network learns (model/advice.py), and its settings.
+    plugin: str | None = None
+    plugin_settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.plugin is not None and self.policy == "box":
+            raise InputError("a plug-in describes candidates: use policy='pool'")
+        if self.width % self.heads:
+            raise InputError(
+                f"width must be a multiple of heads, got width {self.width} and {self.heads} heads"
+            )
+        if self.zoom_layers and (not self.shortcuts or self.width % (2 * self.heads)):
+            raise InputError(
+                "zoom_layers need shortcuts and a width that is a multiple of twice the heads, got "
+                f"width {self.width} and {self.heads} heads: change these, or use zoom_layers=0"
+            )
+        if not 1 <= self.policy_layers <= self.layers:
+            raise InputError(
+                f"policy_layers must lie in [1, layers = {self.layers}], got {self.policy_layers}"
+            )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for a card; without a plug-in it is not mentioned."""
+        plain = asdict(self)
+        if self.plugin is None:
+            del plain["plugin"], plain["plugin_settings"]
+        return plain

@@ -1,0 +1,104 @@
+"""From numbers to tokens."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from aline.episodes import Context
+from aline.spaces import Design, Outcome
+
+INSIDE = (0.003, 0.997)  # shares of the way across a design's axis that count as its ends
+# Wichura's rational approximations of the normal quantile (AS 241, PPND7): near the middle, beyond.
+_MIDDLE = ((3.3871327179, 50.434271938, 159.29113202, 59.109374720),
+           (1.0, 17.895169469, 78.757757664, 67.187563600))  # fmt: skip
+_BEYOND = ((1.4234372777, 2.7568153900, 1.3067284816, 0.17023821103),
+           (1.0, 0.73700164250, 0.12021132975))  # fmt: skip
+
+
+class Mlp(nn.Module):
+    """Two linear layers with a ReLU between, as everywhere in the paper."""
+
+    def __init__(self, inputs: int, hidden: int, outputs: int):
+        super().__init__()
+        self.first = nn.Linear(inputs, hidden)
+        self.second = nn.Linear(hidden, outputs)
+
+    def forward(self, x: Tensor, more: Tensor | None = None) -> Tensor:
+        """[..., inputs] -> [..., outputs]; `more` [..., hidden] comes from further inputs."""
+        inner = self.first(x)
+        out: Tensor = self.second(F.relu(inner if more is None else inner + more, inplace=True))
+        return out
+
+
+class Added(nn.Module):
+    """Adds what a plug-in says to tokens, where there is one that says anything."""
+
+    def __init__(self, inputs: int, hidden: int, width: int):
+        super().__init__()
+        self.mlp = Mlp(inputs, hidden, width) if inputs else None
+
+    def forward(self, tokens: Tensor, features: Tensor, counts: Tensor | None = None) -> Tensor:
+        """Tokens [batch, ..., embed] with features [..., inputs]; `counts` [batch] says where."""
+        if self.mlp is None:
+            return tokens
+        added: Tensor = self.mlp(features)
+        if counts is not None:
+            added = added * counts.view(-1, *[1] * (added.dim() - 1))
+        return tokens + added
+
+
+class DesignEmbedder(nn.Module):
+    """f_x: the design with sines and cosines of its dyadic multiples, so that fine scales show."""
+
+    octaves: Tensor
+
+    def __init__(self, space: Design, octaves: int, hidden: int, width: int):
+        super().__init__()
+        self.space = space
+        scales = math.pi / 2 * 2.0 ** torch.arange(octaves)
+        self.register_buffer("octaves", scales, persistent=False)
+        self.mlp = Mlp(len(space) * (1 + 2 * octaves), hidden, width)
+
+    def forward(self, x: Tensor, more: Tensor | None = None) -> Tensor:
+        """[..., design] -> [..., embed]; `more` [..., hidden] comes from further inputs."""
+        x = self.space.settled(x)
+        angles = (x[..., None] * self.octaves).flatten(-2)
+        out: Tensor = self.mlp(torch.cat([x, angles.sin(), angles.cos()], -1), more)
+        return out
+
+
+def raw_observations(context: Context, outcome: Outcome) -> Tensor:
+    """Designs and outcomes [..., n, design + outcome.width] as numbers that heads can average.
+
+    Designs are on the scale on which a parameter that is uniform on the same interval is seen.
+    """
+    designs = probit((0.5 + 0.5 * context.designs).clamp(*INSIDE))
+    return torch.cat([designs, outcome.encode(context.outcomes)], -1)
+
+
+def probit(p: Tensor) -> Tensor:
+    """The normal quantile of INSIDE probabilities, to 1e-6.
+
+    Of torch.special.ndtri there is no ONNX operator.
+    """
+    away = p - 0.5
+    middle = away * _ratio(_MIDDLE, 0.180625 - away * away)
+    tail = _ratio(_BEYOND, (-torch.minimum(p, 1 - p).log()).sqrt() - 1.6)
+    return torch.where(away.abs() <= 0.425, middle, tail * away.sign())
+
+
+def _ratio(coefficients: tuple[tuple[float, ...], tuple[float, ...]], x: Tensor) -> Tensor:
+    """One polynomial over another, coefficients from the constant on."""
+    above, below = (_polynomial(each, x) for each in coefficients)
+    return above / below
+
+
+def _polynomial(coefficients: tuple[float, ...], x: Tensor) -> Tensor:
+    total = torch.full_like(x, coefficients[-1])
+    for coefficient in coefficients[-2::-1]:
+        total = total * x + coefficient
+    return total

@@ -1,0 +1,124 @@
+"""Work in a process of its own, and what calls cost."""
+
+import asyncio
+import math
+import os
+import threading
+import time
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from aline.app.service.aside import Aside, free_cached_properties
+from aline.app.service.costs import Costs
+from aline.app.service.pools import BusyError, Pool
+from aline.errors import InputError, StateError, StorageError
+from aline.experiment.state import State
+
+
+def run(work: Callable[[], Any], **limits: Any) -> Any:
+    async def main() -> Any:
+        one = Aside(
+            "test",
+            most_bytes=limits.get("most_bytes", 100_000_000),
+            seconds=limits.get("seconds", 10),
+            waiting=2,
+        )
+        try:
+            return (await one.run(work))[0]
+        finally:
+            one.close()
+
+    return asyncio.run(main())
+
+
+def test_it_is_another_process_and_this_one_gets_the_result() -> None:
+    here = os.getpid()
+    assert run(lambda: (os.getppid(), {"a": [1.5]})) == (here, {"a": [1.5]})
+
+
+def test_mistakes_come_back_as_they_are() -> None:
+    def refuse() -> None:
+        raise InputError("x must be small, got 7")
+
+    def fail() -> None:
+        raise ArithmeticError("no numbers")
+
+    with pytest.raises(InputError, match="got 7"):
+        run(refuse)
+    with pytest.raises(RuntimeError, match="ArithmeticError: no numbers"):
+        run(fail)
+
+
+def test_too_long_and_too_large_end() -> None:
+    with pytest.raises(StateError, match=r"more than 0\.2 s"):
+        run(lambda: time.sleep(60), seconds=0.2)
+    for work in (
+        lambda: torch.zeros(10**9).sum(),
+        lambda: np.ones(10**9).sum(),
+        lambda: os._exit(1),
+    ):
+        with pytest.raises(StateError, match="more than 50 MB"):
+            run(work, most_bytes=50_000_000)
+
+
+def test_what_others_lock_is_free_in_it() -> None:
+    """Python 3.11 has one lock a cached property; a fork would find it locked for ever."""
+    free_cached_properties()
+    for one in vars(State).values():
+        if isinstance(one, cached_property) and hasattr(one, "lock"):
+            assert not isinstance(one.lock, type(threading.RLock()))
+
+
+def test_a_pool_takes_no_more_than_it_bears() -> None:
+    go = threading.Event()
+
+    async def main() -> None:
+        pool = Pool("few", 1, 2)
+        taken = [asyncio.ensure_future(pool.run(go.wait, 10)) for _ in range(3)]
+        await asyncio.sleep(0.01)
+        with pytest.raises(BusyError, match="2 requests of this kind wait"):
+            await pool.run(print)
+        go.set()
+        await asyncio.gather(*taken)
+        await asyncio.sleep(0.01)
+        assert await pool.run(int, "7") == 7
+        pool.close()
+
+    asyncio.run(main())
+
+
+def test_a_pool_does_not_wait_for_ever() -> None:
+    go = threading.Event()
+
+    async def main() -> None:
+        pool = Pool("short", 1, 2, seconds=0.05)
+        with pytest.raises(StorageError, match=r"within 0\.05 s"):
+            await pool.run(go.wait, 10)
+        go.set()
+        pool.close()
+
+    asyncio.run(main())
+
+
+def test_costs_are_never_guessed_too_low() -> None:
+    costs = Costs()
+    assert costs.guess("ask", 5) == math.inf
+    costs.learn("ask", 10, 0.003)
+    assert costs.guess("ask", 10) == costs.guess("ask", 2) == pytest.approx(0.003)
+    assert costs.guess("ask", 12) < 0.006
+    assert costs.guess("ask", 1000) > 60  # a thousand points may take a minute
+    assert costs.guess("tell", 10) == math.inf
+    costs.learn("ask", 1000, 0.009)
+    assert costs.guess("ask", 900) == pytest.approx(0.009)
+
+
+def test_one_cheap_call_does_not_mislead() -> None:
+    costs = Costs()
+    costs.learn("ask", 100, 1.0)
+    costs.learn("ask", 100, 0.0)  # it found its work done
+    assert costs.guess("ask", 100) == 0.5

@@ -1,0 +1,194 @@
+"""Hypotheses about a Gaussian process's own parameters, against the exact posterior on a grid."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from small import seeded
+from torch import Tensor
+
+from aline.episodes import Context
+from aline.errors import InputError
+from aline.functions.bank import Bank
+from aline.functions.hypotheses import Guess, Hypotheses
+from aline.functions.task import KERNELS, NOISE, covariance
+from aline.model import ModelConfig, Network
+from aline.tasks import get
+from aline.tasks.task import SimulatedWorld
+
+TASK = get("gp1d")
+SPEC = TASK.spec
+
+
+def hypotheses(count: int = 128) -> Hypotheses:
+    return Hypotheses(SPEC, count)
+
+
+def played(batch: int, count: int) -> tuple[SimulatedWorld, Context]:
+    world = TASK.draw(batch, seeded(1))
+    assert isinstance(world, SimulatedWorld)
+    designs = SPEC.design.sample(batch, count, seeded(2))
+    return world, Context(designs, world.answer(designs, seeded(3)))
+
+
+def guess_of(context: Context, count: int = 128) -> Guess:
+    made = hypotheses(count)
+    return made.guess(made.read(context, None, None))
+
+
+def exact(context: Context) -> tuple[Tensor, Tensor]:
+    """Means and deviations [batch, parameter] of the posterior, by a dense grid of all."""
+    share = (torch.arange(32) + 0.5) / 32
+    z = torch.cartesian_prod(*[torch.special.ndtri(share)] * 2).double()
+    user = SPEC.parameters.to_user(z)
+    x = SPEC.design.to_user(context.designs.double())
+    y = SPEC.outcome.to_user(context.outcomes.double())
+    distance = (x - x.mT).abs()[:, None] / user["lengthscale"][:, :, None]
+    fits = []
+    for kind in KERNELS:
+        matrix = user["output_scale"][:, None, None] ** 2 * covariance(kind, distance)
+        matrix.diagonal(dim1=-2, dim2=-1).add_(NOISE**2)
+        factor = torch.linalg.cholesky(matrix)
+        white = torch.linalg.solve_triangular(
+            factor, y[:, None, :, None].expand(*factor.shape[:3], 1), upper=False
+        )
+        root = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        fits.append(-0.5 * white.square().sum((-1, -2)) - root)
+    weight = torch.stack(fits).logsumexp(0).softmax(-1)
+    mean = weight @ z
+    return mean, (weight @ z.square() - mean.square()).sqrt()
+
+
+def test_without_data_a_guess_is_the_prior() -> None:
+    guess = guess_of(Context.empty(2, 1))
+    assert torch.equal(guess.power, torch.ones_like(guess.power))
+    assert torch.allclose(guess.mean, torch.zeros_like(guess.mean), atol=0.05)
+    assert torch.allclose(guess.std, torch.ones_like(guess.std), atol=0.07)
+
+
+def test_all_hypotheses_at_full_power_are_the_exact_posterior() -> None:
+    """With few data no power is needed, and the hypotheses are an even grid of the prior."""
+    _, context = played(40, 2)
+    guess = guess_of(context)
+    mean, std = exact(context)
+    plain = guess.power[:, 0, 0] == 1
+    assert int(plain.sum()) > 20
+    assert float((guess.mean[:, 0] - mean)[plain].abs().mean()) < 0.1
+    assert float((guess.std[:, 0] / std)[plain].log().abs().mean()) < 0.1
+
+
+def test_a_guess_is_near_the_exact_posterior_after_many_data() -> None:
+    _, context = played(24, 16)
+    guess = guess_of(context, 48)
+    mean, std = exact(context)
+    # In units of the posterior's own deviation: of no use would be about 2.
+    assert float(((guess.mean[:, 0] - mean) / std).abs().mean()) < 0.25
+    assert float((guess.std[:, 0] / std).log().abs().mean()) < 0.15
+
+
+def test_a_bank_grows_and_splits_as_it_is_read() -> None:
+    made = hypotheses(24)
+    _, context = played(3, 6)
+    whole = made.guess(made.read(context, None, None))
+    grown: Bank = made.read(Context.empty(3, 1), None, None)
+    for step in range(6):
+        grown = grown.extend(context.designs[:, step], context.outcomes[:, step])
+    for other in (made.guess(grown), made.guess(_last_apart(made, context))):
+        for mine, theirs in zip(whole, other, strict=True):
+            assert torch.allclose(mine, theirs, atol=1e-3)
+    lengths = torch.tensor([2, 6])
+    visible = (torch.arange(6) < lengths[:, None]).expand(3, -1, -1)
+    split = made.guess(made.read(context, None, None).prefixes(visible))
+    short = Context(context.designs[:, :2], context.outcomes[:, :2])
+    assert torch.allclose(split.mean[:, 1:], whole.mean, atol=1e-3)
+    guess = made.guess(made.read(short, None, None)).mean
+    assert torch.allclose(split.mean[:, :1], guess, atol=1e-4)
+    assert guess.shape == (3, 1, 2)
+
+
+def _last_apart(made: Hypotheses, context: Context) -> Bank:
+    """The last observation as a group's own."""
+    early = Context(context.designs[:, :-1], context.outcomes[:, :-1])
+    return made.read(early, None, Context(context.designs[:, -1:], context.outcomes[:, -1:]))
+
+
+def test_what_a_candidate_tells() -> None:
+    """Where it was measured just now an outcome tells little; of all parameters, most."""
+    made = hypotheses()
+    _, context = played(30, 10)
+    bank = made.read(context, None, None)
+    again, fresh = context.designs[:, None, -1:], SPEC.design.sample(30, 40, seeded(4))[:, None]
+    both, first = torch.tensor([True, True]), torch.tensor([True, False])
+    told = made.telling(bank, fresh, both.expand(30, 2)).exp()
+    repeated = made.telling(bank, again, both.expand(30, 2)).exp()
+    assert told.shape == (30, 1, 40)
+    assert float(repeated.mean()) < 0.3 * float(told.amax(-1).mean())
+    one = made.telling(bank, fresh, first.expand(30, 2)).exp()
+    assert bool((one <= told * 1.001 + 1e-6).all())
+    assert float(one.mean()) > 0.3 * float(told.mean())
+
+
+def test_it_tells_what_the_exact_gain_is_on_average() -> None:
+    """The fall of the exact posterior's log deviations, over many outcomes, by the best tenth."""
+    made = hypotheses()
+    world, context = played(48, 8)
+    offers = SPEC.design.sample(48, 30, seeded(5))
+    wanted = torch.ones(48, 2, dtype=torch.bool)
+    told = made.telling(made.read(context, None, None), offers[:, None], wanted)[:, 0]
+    rows = torch.arange(48)
+    gains = []
+    for pick in (told.argmax(1), told.argmin(1)):
+        design = offers[rows, pick][:, None]
+        more = Context(
+            torch.cat([context.designs, design], 1),
+            torch.cat([context.outcomes, world.answer(design, seeded(6))], 1),
+        )
+        gains.append((exact(context)[1] / exact(more)[1]).log().sum(1))
+    best, worst = gains
+    error = (best - worst).std() / math.sqrt(48)
+    assert float((best - worst).mean()) > 3 * float(error)
+
+
+def test_a_posterior_starts_from_the_guess() -> None:
+    """Its mixtures are in units of the guess, whichever parameters are asked for."""
+    network = Network(
+        SPEC, ModelConfig(plugin="functions", plugin_settings={"kernels": 3, "hypotheses": 16})
+    )
+    _, context = played(4, 5)
+    with torch.no_grad():
+        view = network.read(context)
+        assert view.guess is not None
+        relative = view._posterior(None)
+        found = view.posterior()
+        expected = view.guess.mean[..., None] + view.guess.std[..., None] * relative.mean
+        assert torch.allclose(found.mean, expected)
+        second = view.posterior(torch.ones(4, 1, dtype=torch.long))
+    assert torch.allclose(second.mean[:, :, 0], found.mean[:, :, 1], atol=1e-5)
+
+
+def test_only_a_process_has_hypotheses() -> None:
+    with pytest.raises(InputError, match="lengthscale and scale"):
+        Network(
+            replace(SPEC, hyperparameters=None),
+            ModelConfig(plugin="functions", plugin_settings={"kernels": 3, "hypotheses": 16}),
+        )
+    with pytest.raises(InputError, match="beside kernels"):
+        ModelConfig(hypotheses=16)
+
+
+def test_hypotheses_are_no_weights() -> None:
+    network = Network(
+        SPEC, ModelConfig(plugin="functions", plugin_settings={"kernels": 3, "hypotheses": 16})
+    )
+    assert not any("hypotheses" in name for name in network.state_dict())
+
+
+def test_a_large_batch_is_told_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = hypotheses(24)
+    _, context = played(5, 4)
+    offers, wanted = SPEC.design.sample(5, 7, seeded(4))[:, None], torch.ones(5, 2).bool()
+    whole = made.telling(made.read(context, None, None), offers, wanted)
+    monkeypatch.setattr("aline.functions.hypotheses.AT_ONCE", 2 * 24 * 7 * 4)
+    parts = made.telling(made.read(context, None, None), offers, wanted)
+    assert torch.allclose(parts, whole, atol=1e-4)

@@ -1,0 +1,108 @@
+import numpy as np
+import pytest
+from small import SIZES, seeded, small_model
+
+import aline
+from aline.errors import InputError, NotFoundError, StateError
+from aline.functions.regressor import ActiveRegressor
+from aline.model import Model, ModelConfig, fresh
+from aline.tasks import get
+
+GP1D, GP2D = small_model(get("gp1d")), small_model(get("gp2d"))
+BANK = Model(
+    fresh(
+        GP2D.spec,
+        ModelConfig(plugin="functions", plugin_settings={"kernels": 6}, **SIZES),
+        seeded(0),
+    ).requires_grad_(False)
+)
+POOL = np.random.default_rng(0).uniform(0, 1, (40, 2))
+
+
+def labels(x: np.ndarray) -> np.ndarray:
+    return 5.0 + np.sin(3 * x[:, 0]) * x[:, 1]
+
+
+def learn(units: float = 1.0, offset: float = 0.0, stretch: float = 1.0) -> tuple[list[int], list]:
+    """The rows asked for, and predictions in the first units."""
+    learner, pool = ActiveRegressor(GP2D), POOL * stretch
+    learner.teach(pool[:3], labels(POOL[:3]) * units + offset)
+    rows = []
+    for _ in range(4):
+        rows.append(learner.query(pool))
+        learner.teach(pool[rows[-1]], labels(POOL[rows[-1:]]) * units + offset)
+    mean, std = learner.predict(pool, return_std=True)
+    return rows, [(mean - offset) / units, std / units]
+
+
+def test_any_units_of_inputs_and_labels() -> None:
+    rows, (mean, std) = learn()
+    for changed in (learn(units=1e4), learn(units=-0.01 + 0.02, offset=300), learn(stretch=1e-3)):
+        assert changed[0] == rows
+        assert np.allclose(changed[1][0], mean, rtol=1e-3)
+        assert np.allclose(changed[1][1], std, rtol=1e-2)
+
+
+def test_a_known_noise_is_in_the_labels_units() -> None:
+    x, y = POOL[:12], labels(POOL[:12])
+    stds = [
+        ActiveRegressor(BANK, noise=noise * units).teach(x, y * units).predict(POOL, True)[1]
+        / units
+        for noise, units in ((0.02, 1.0), (0.02, 1e4), (0.5, 1.0))
+    ]
+    assert np.allclose(stds[0], stds[1], rtol=1e-2)
+    assert (stds[2] >= 0.5).all()  # of an outcome, and so at least the noise's
+    with pytest.raises(InputError, match="noise must be a standard deviation"):
+        ActiveRegressor(GP2D, noise=-0.1)
+
+
+def test_rows_are_not_asked_for_twice_while_there_are_others() -> None:
+    learner, x = ActiveRegressor(GP1D), np.array([[0.0], [1.0], [2.0]])
+    asked = set()
+    for _ in range(3):
+        row = learner.query(x)
+        asked.add(row)
+        learner.teach(x[row], float(x[row, 0]))
+    assert asked == {0, 1, 2}
+    assert learner.query(x) in asked
+
+
+def test_a_column_may_come_as_a_list() -> None:
+    learner = ActiveRegressor(GP1D, bounds=(0.0, 10.0))
+    learner.teach([1.0, 2.0, 3.0], [1.0, 4.0, 9.0])
+    assert learner.predict([1.5, 2.5]).shape == (2,)
+    mean, std = learner.predict([[1.5], [2.5]], return_std=True)
+    assert np.array_equal(mean, learner.predict([1.5, 2.5]))
+    assert (std > 0).all()
+
+
+def test_predicting_outside_what_was_seen_changes_nothing() -> None:
+    learner = ActiveRegressor(GP1D).teach([0.0, 1.0, 2.0], [0.0, 1.0, 0.0])
+    before = learner.predict([0.5])
+    assert np.isfinite(learner.predict([5.0])).all()
+    assert np.array_equal(learner.predict([0.5]), before)
+
+
+def test_public_name() -> None:
+    assert aline.ActiveRegressor is ActiveRegressor
+
+
+def test_mistakes() -> None:
+    with pytest.raises(StateError, match="teach"):
+        ActiveRegressor(GP1D).predict([1.0])
+    with pytest.raises(InputError, match="2 columns, got 3"):
+        ActiveRegressor(GP2D).query(np.zeros((4, 3)))
+    with pytest.raises(InputError, match="2 rows, 1 labels"):
+        ActiveRegressor(GP1D).teach([1.0, 2.0], [1.0])
+    with pytest.raises(InputError, match="finite"):
+        ActiveRegressor(GP1D).teach([1.0], [np.nan])
+    with pytest.raises(InputError, match="within the bounds"):
+        ActiveRegressor(GP1D, bounds=[(0, 1)]).query([0.5, 2.0])
+    with pytest.raises(InputError, match="low, high"):
+        ActiveRegressor(GP1D, bounds=[(1, 0)])
+    with pytest.raises(InputError, match="7 columns"):
+        ActiveRegressor().query(np.zeros((4, 7)))
+    with pytest.raises(InputError, match="such as gp1d"):
+        ActiveRegressor(small_model("psychometric"))
+    with pytest.raises(NotFoundError):
+        ActiveRegressor("nothing")
