@@ -23,14 +23,14 @@ from pathlib import Path
 
 import torch
 
-from aline.engine import BatchEngine
 from aline import tasks
+from aline.engine import BatchEngine
 from aline.evaluation.information import information_rows, measure_information
 from aline.evaluation.results import Row, result
 from aline.evaluation.simulated import Protocol
+from aline.files import read_tensors
 from aline.model import ModelConfig, Network
 from aline.policies import LearnedPolicy
-from aline.files import read_tensors
 from aline.tasks import Spec
 from aline.training.budget import parse_duration
 from aline.training.train import CHECKPOINT, network_weights

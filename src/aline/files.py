@@ -18,6 +18,18 @@ from torch import Tensor
 from aline.errors import CheckpointError
 
 FORMAT = 1
+DEEPEST = 100  # levels of a card; a model that was trained further has one for each time
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """What fails within names this file: Python leaves that out where a disk is full."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -25,7 +37,7 @@ def write_atomically(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with naming(path), os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
@@ -87,13 +99,24 @@ def _parse(path: Path, metadata: Mapping[str, str]) -> dict[str, Any]:
     try:
         card: dict[str, Any] = json.loads(metadata["aline"])
         newer = card["format"] > FORMAT
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise _damaged(path, "its card is unreadable") from None
+    if _is_deep(card):
+        raise _damaged(path, f"its card is nested more than {DEEPEST} deep")
     if newer:
         raise CheckpointError(
             f"{path} has format {card['format']}, this aline reads up to {FORMAT}: upgrade aline"
         )
     return card
+
+
+def _is_deep(card: dict[str, Any]) -> bool:
+    """Whether a card is nested deeper than any real one, and than all that reads it can follow."""
+    level: list[Any] = [card]
+    for _ in range(DEEPEST):
+        nested = [one for one in level if isinstance(one, dict | list)]
+        level = [v for one in nested for v in (one.values() if isinstance(one, dict) else one)]
+    return bool(level)
 
 
 @contextmanager

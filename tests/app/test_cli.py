@@ -1,9 +1,12 @@
 import json
 import resource
+import signal
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,8 @@ from typer.testing import CliRunner, Result
 from aline import __version__, zoo
 from aline.app.cli import app
 from aline.app.taskfile import load_task
+from aline.files import read_card
+from aline.model import Model
 from aline.tasks import BUILT_IN, Task
 
 COMMANDS = ("demo", "tasks", "models", "train", "evaluate", "bench", "serve")
@@ -267,19 +272,101 @@ def test_mistakes_in_a_training(arguments: list[str], message: str, tmp_path: Pa
     assert result.stderr.count("\n") == 1
 
 
-def test_an_interrupted_training_says_how_to_go_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupt(*args: object, **kwargs: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("aline.app.runs.train", interrupt)
-    result = run("train", "linear", "--out", tmp_path)
-    assert result.exit_code == 130
-    assert f"train linear --out {tmp_path} --resume" in result.stderr
-
-
 # A real process
+
+
+TINY = """
+import torch, aline
+from torch.distributions import Normal
+
+task = aline.Task(
+    name="tiny",
+    parameters={"a": Normal(0.0, 1.0)},
+    design=aline.Box(x=(0.0, 1.0)),
+    outcome=aline.Real(),
+    simulate=lambda theta, design, generator: theta["a"] * design["x"],
+    horizon=2,
+    model={"width": 8, "heads": 1, "layers": 1, "feedforward": 8, "policy_layers": 1},
+    training={"batch": 4, "updates": 1, "prefixes": 1, "points": 1, "candidates": 2},
+)
+"""
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> str:
+    """A task whose training has many rounds a second."""
+    (tmp_path / "tiny.py").write_text(TINY)
+    return f"{tmp_path / 'tiny.py'}:task"
+
+
+@contextmanager
+def training(task: str, folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """In a process of its own, some rounds into it."""
+    program = [sys.executable, "-c", "from aline.app.cli import main; main()", "train", task]
+    with subprocess.Popen(
+        [*program, "--out", str(folder), "--workers", "1", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            deadline = time.monotonic() + 60
+            while not (folder / "metrics.jsonl").exists() and process.poll() is None:
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            yield process
+        finally:
+            process.kill()
+
+
+def test_a_training_has_its_folder_alone_and_saves_itself_on_ctrl_c(
+    tiny: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "my run"
+    options = ("--rounds", "1000000", "--seed", "3", "--checkpoint", "1h")
+    with training(tiny, folder, *options) as first:
+        for option in ("--resume", "--overwrite"):
+            refused = run("train", tiny, "--out", folder, option)
+            assert f"trained into by process {first.pid}" in only_line(refused)
+        assert not (folder / "checkpoint.safetensors").exists()
+        first.send_signal(signal.SIGINT)
+        _, said = first.communicate(timeout=30)
+    assert first.returncode == 130
+    assert (
+        f"train {tiny} --rounds=1000000 --seed=3 '--out={folder}' --checkpoint=1h --workers=1 "
+        "--resume\n"
+    ) in said
+    done = read_card(folder / "checkpoint.safetensors")["round"]
+    assert done >= 20
+    again = run("train", tiny, f"--rounds={done + 1}", "--seed=3", f"--out={folder}", "--resume")
+    assert again.exit_code == 0, again.output
+    assert Model.load(folder).training["rounds"] == done + 1
+
+
+def test_a_full_disk_is_no_bug_of_ours(tiny: str, tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
+    result = run("train", tiny, "--rounds", "1", "--out", tmp_path, "--resume")
+    assert result.exit_code == 2
+    assert "metrics.jsonl: No space left on device: free some space and try" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_checkpoint_that_does_not_fit_on_the_disk_is_no_bug_of_ours(
+    tiny: str, tmp_path: Path
+) -> None:
+    """A file may have 10 kB here, as if the disk were full then."""
+    limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (10000, 10000)); "
+    folder = tmp_path / "run"
+    program = limited + "from aline.app.cli import main; main()"
+    result = subprocess.run(
+        [sys.executable, "-c", program, "train", tiny, "--rounds=1", f"--out={folder}"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert result.returncode == 2, result.stderr
+    assert "checkpoint.safetensors: File too large: free some space" in result.stderr
+    assert [path.name for path in folder.iterdir()] == ["metrics.jsonl"]  # nothing in part
 
 
 def test_a_mistake_in_a_real_process_is_one_line() -> None:

@@ -37,3 +37,17 @@ def test_the_model_is_left_in_the_folder_with_its_command(tmp_path: Path) -> Non
     lines = list(measured(tmp_path, trained))
     assert "simulated experiments" in lines[0]
     assert any("nats" in line for line in lines)
+
+
+def test_a_line_that_was_cut_is_passed_over_and_stays_alone(tmp_path: Path) -> None:
+    """A full disk or a crash leaves half a line; what is written next must not be lost with it."""
+    task = get("linear", horizon=2)
+    trained = train_into(tmp_path, task, "aline train linear", rounds=1, progress=False)
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(path.read_bytes()[:-9])  # the only line
+    assert len(list(measured(tmp_path, trained))) == 1
+    train_into(tmp_path, task, "aline train linear", rounds=2, resume=True, progress=False)
+    assert len(path.read_text().splitlines()) == 2
+    with path.open("a") as file:
+        file.write('{"round": 40, "sec')
+    assert any("nats" in line for line in measured(tmp_path, trained))

@@ -15,8 +15,8 @@ from aline.evaluation.active import (
     ratio,
     seconds_per_run,
 )
-from aline.spaces import Box
 from aline.functions.problems import FunctionWorld, function_named
+from aline.spaces import Box
 from aline.tasks import get
 
 GP1D, GP2D = get("gp1d"), get("gp2d")

@@ -4,7 +4,6 @@ import importlib.util
 from pathlib import Path
 
 import pytest
-import torch
 
 import aline
 from aline.spaces.outcomes import Mixture

@@ -2,7 +2,10 @@
 
 import ast
 import json
+import math
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,8 +17,8 @@ from torch.distributions import Dirichlet, Gamma
 
 import aline
 from aline.errors import CheckpointError
-from aline.model import Model
 from aline.files import FORMAT, read_card, read_tensors, write_atomically, write_tensors
+from aline.model import Model
 from aline.model.model import CARD, WEIGHTS
 from aline.spaces import Grid, Real
 from aline.tasks import Task, get
@@ -151,6 +154,66 @@ def test_weights_of_another_size(tmp_path: Path) -> None:
     tensors = {name: tensor[:1] for name, tensor in model.network.state_dict().items()}
     write_tensors(tmp_path / WEIGHTS, tensors, model.card())
     with pytest.raises(CheckpointError, match="does not fit its card"):
+        Model.load(tmp_path)
+
+
+def nested(depth: int) -> dict[str, Any]:
+    card: dict[str, Any] = {}
+    for _ in range(depth):
+        card = {"after": card}
+    return card
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize(
+    ("part", "values"),
+    [
+        ("model", {"layers": 10**6}),
+        ("model", {"layers": 10**6, "policy_layers": 10**6}),
+        ("model", {"width": 10**6, "feedforward": 10**9}),
+        ("model", {"components": 10**9}),
+        ("model", {"plugin_settings": {"kernels": 10**7}}),
+        ("model", {"heads": 0}),
+        ("model", {"heads": -1}),
+        ("model", {"layers": 1e308}),
+        ("model", {"width": None}),
+        ("model", {"zoom_layers": "many"}),
+        ("task", {"outcome": {"kind": "real", "loc": 0.0, "scale": 1.0, "knee": -1.0}}),
+        ("task", {"design": {"bounds": {}, "points": None}}),
+        ("task", {"parameters": {"a": {"family": "Uniform", "low": 1.0, "high": 0.0}}}),
+        ("task", {"parameters": nested(90)}),
+        ("training", nested(500)),
+        ("training", nested(900)),
+    ],
+)
+def test_an_absurd_card_is_refused_at_once_in_one_line(
+    part: str, values: dict[str, Any], tmp_path: Path
+) -> None:
+    model = small_model()
+    card = model.card()
+    card[part] = {**card[part], **values}
+    write_tensors(tmp_path / WEIGHTS, model.network.state_dict(), card)
+    before = time.process_time()
+    with pytest.raises(CheckpointError, match="restore it or train again") as refused:
+        Model.load(tmp_path)
+    assert time.process_time() - before < 1
+    assert "\n" not in str(refused.value)
+
+
+def test_a_card_nested_deeper_than_python_reads_is_damaged(tmp_path: Path) -> None:
+    text = '{"format": 1, "training": ' + "[" * 100_000 + "]" * 100_000 + "}"
+    save_file({}, tmp_path / WEIGHTS, {"aline": text})
+    with pytest.raises(CheckpointError, match="is damaged"):
+        Model.load(tmp_path)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_weights_that_are_not_finite_are_refused(value: float, tmp_path: Path) -> None:
+    model = small_model()
+    weights = {name: tensor.clone() for name, tensor in model.network.state_dict().items()}
+    weights["nothing"][0] = value
+    write_tensors(tmp_path / WEIGHTS, weights, model.card())
+    with pytest.raises(CheckpointError, match="its weights nothing are not finite"):
         Model.load(tmp_path)
 
 

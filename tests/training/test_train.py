@@ -10,7 +10,8 @@ from small import posterior_of
 
 import aline
 from aline.episodes import Context, play
-from aline.errors import InputError, InternalError
+from aline.errors import CheckpointError, InputError, InternalError
+from aline.files import read_tensors, write_tensors
 from aline.model import ModelConfig
 from aline.tasks import get
 from aline.tasks.linear import exact_posterior
@@ -84,6 +85,19 @@ def test_resume_refuses_another_run(tmp_path):
         quick(get("linear", horizon=4), out=tmp_path, resume=True)
     with pytest.raises(InputError, match="another seed"):
         quick(get("linear", horizon=3), out=tmp_path, resume=True, seed=9)
+
+
+@pytest.mark.parametrize(
+    "change", [{"round": None}, {"elapsed": []}, {"task": None}, {"seed": {}}, {"round": "x"}]
+)
+def test_resume_refuses_what_no_training_saved(change, tmp_path):
+    task = get("linear", horizon=3)
+    quick(task, out=tmp_path, rounds=1)
+    path = tmp_path / "checkpoint.safetensors"
+    tensors, card = read_tensors(path)
+    write_tensors(path, tensors, {**card, **change})
+    with pytest.raises((CheckpointError, InputError), match="another folder"):
+        quick(task, out=tmp_path, resume=True)
 
 
 def test_a_model_can_be_trained_further():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -176,6 +177,7 @@ def train(
     from aline.app.runs import chosen, measured, prepare, train_into, worker_arguments, worker_count
     from aline.app.subject import task_named
     from aline.training import train as work
+    from aline.training.claim import claimed
     from aline.training.workers import accompanied, launched, was_restarted
 
     loaded = task_named(task)
@@ -189,21 +191,23 @@ def train(
     if not launched().is_first:  # only the first worker writes and speaks
         work(loaded, out=folder, progress=False, **options)
         return
-    prepare(folder, resume=resume, overwrite=overwrite)
-    say(f"Training {loaded.spec.name} into {folder} (Ctrl-C stops, --resume continues)")
     count = worker_count(workers, loaded, rounds)
     same = {
         "budget": budget, "rounds": rounds, "seed": seed, "out": folder,
         "checkpoint": checkpoint, "policy": policy, "credit": credit, "initial": initial,
     }  # fmt: skip
     try:
-        with accompanied(count, worker_arguments(task, same, resume=resume)):
-            model = train_into(folder, loaded, command(), **options)
-            if model.training["seconds"] >= WORTH_EXPORTING:
-                say("Exporting the network for live use: about half a minute")
-                model.export(folder / "graph.onnx")
+        with claimed(folder):
+            prepare(folder, resume=resume, overwrite=overwrite)
+            say(f"Training {loaded.spec.name} into {folder} (Ctrl-C stops, --resume continues)")
+            with accompanied(count, worker_arguments(task, same, resume=resume)):
+                model = train_into(folder, loaded, command(), **options)
+                if model.training["seconds"] >= WORTH_EXPORTING:
+                    say("Exporting the network for live use: about half a minute")
+                    model.export(folder / "graph.onnx")
     except KeyboardInterrupt:
-        say(f"Stopped: continue with {program()} train {task} --out {folder} --resume", err=True)
+        again = worker_arguments(task, {**same, "workers": workers}, resume=True)
+        say(f"Stopped: continue with {program()} {shlex.join(again)}", err=True)
         raise typer.Exit(130) from None
     say(f"\nModel: {folder}", bold=True)
     for line in measured(folder, model):

@@ -14,6 +14,8 @@ from aline.errors import UserError
 USER, OURS = 2, 1
 """Exit codes: the user's mistake, and ours."""
 
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
 # Typer keeps click's exceptions to itself; a base of a public one is the way to them.
 _ClickError: type[Exception] = typer.BadParameter.__mro__[2]
 
@@ -46,6 +48,9 @@ class Commands(TyperGroup):
 def _explain(error: Exception) -> tuple[str, int]:
     if isinstance(error, UserError):
         return str(error), USER
+    if isinstance(error, OSError) and error.errno in _FULL:
+        where = "the disk" if error.filename is None else error.filename
+        return f"cannot write {where}: {error.strerror}: free some space and try again", USER
     if isinstance(error, OSError) and error.filename is not None:
         return f"cannot use {error.filename}: {error.strerror}", USER
     what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +14,11 @@ from aline.model import Model
 from aline.tasks import Task, is_differentiable
 from aline.training import TrainingConfig, train
 from aline.training.config import Credit
+from aline.training.metrics import METRICS, last_line
 from aline.training.train import default_model, further
 from aline.training.workers import launched, usual_count
 
-_WRITTEN = ("weights.safetensors", "card.json", "checkpoint.safetensors", "metrics.jsonl")
+_WRITTEN = ("weights.safetensors", "card.json", "checkpoint.safetensors", METRICS)
 
 
 def prepare(folder: Path, *, resume: bool, overwrite: bool) -> None:
@@ -84,8 +84,9 @@ def measured(folder: Path, model: Model) -> Iterator[str]:
     """What a training measured, as lines to read."""
     training = model.training
     yield f"{duration(training['seconds'])}, {training['episodes']:,} simulated experiments"
-    path = folder / "metrics.jsonl"
-    if path.is_file():
-        last = json.loads(path.read_text().splitlines()[-1])
-        yield f"J {last['J']:.2f} nats gained over the prior at the end of an experiment"
-        yield f"loss {last['loss']:.3f}, {last['episodes_per_second']:.0f} experiments a second"
+    last = last_line(folder / METRICS) or {}
+    gain, loss, speed = (last.get(key) for key in ("J", "loss", "episodes_per_second"))
+    if gain is not None:
+        yield f"J {gain:.2f} nats gained over the prior at the end of an experiment"
+    if loss is not None and speed is not None:
+        yield f"loss {loss:.3f}, {speed:.0f} experiments a second"

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from aline import __version__
 from aline.errors import CheckpointError
@@ -94,16 +95,44 @@ class Model:
         path = Path(folder) / WEIGHTS
         tensors, card = read_tensors(path)
         try:
-            network = Network(Spec.from_json(card["task"]), ModelConfig(**card["model"]))
-            network.load_state_dict(tensors)
-            training, measurements = card["training"], card["measurements"]
-        except (KeyError, TypeError, AttributeError, RuntimeError) as error:
-            first = str(error).strip().splitlines()[0]
+            network = _read_network(card, tensors)
+            training, measurements = dict(card["training"]), dict(card["measurements"])
+        except (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError,
+                ValueError) as error:  # fmt: skip
+            first = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise CheckpointError(
                 f"{path} does not fit its card ({first}): restore it or train again"
             ) from None
         network.eval().requires_grad_(False)
         return cls(network, training, measurements, Path(folder).resolve())
+
+
+def _read_network(card: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Network:
+    config = ModelConfig(**card["model"])
+    _check_sizes(config, sum(tensor.numel() for tensor in tensors.values()))
+    for name, tensor in tensors.items():
+        if not bool(tensor.isfinite().all()):
+            raise CheckpointError(f"its weights {name} are not finite")
+    network = Network(Spec.from_json(card["task"]), config)
+    network.load_state_dict(tensors)
+    return network
+
+
+def _check_sizes(config: ModelConfig, weights: int) -> None:
+    """Refuse a card of a network that these weights cannot be of, before it is built.
+
+    A layer has more weights than its width times its hidden units, and whatever else is counted
+    more than its width.
+    """
+    for name, size in [*vars(config).items(), *config.plugin_settings.items()]:
+        is_count = isinstance(size, int) and not isinstance(size, bool)
+        if is_count and not 0 <= size * max(config.width, 1) <= max(weights, config.width**2):
+            raise CheckpointError(f"it has {weights:,} weights, and its card says {name} {size:,}")
+    if config.layers * config.width * (config.width + config.feedforward) > weights:
+        raise CheckpointError(
+            f"it has {weights:,} weights, and its card says {config.layers:,} layers of width "
+            f"{config.width:,}"
+        )
 
 
 def fresh(spec: Spec, config: ModelConfig, generator: torch.Generator) -> Network:

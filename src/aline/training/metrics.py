@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from aline.files import naming
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -67,9 +70,28 @@ class Metrics:
         self.rows, self.since = [], elapsed
         self._bar.update(self._bar.task_ids[0], completed=progress, status=_status(line))
         if self.path is not None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self.path.open("a") as file:
-                file.write(json.dumps(line) + "\n")
+            _append(self.path, json.dumps(line))
+
+
+def last_line(path: Path) -> dict[str, float | None] | None:
+    """The last that was written whole: a full disk or a crash cuts one."""
+    lines = path.read_text(errors="replace").splitlines() if path.is_file() else []
+    for text in reversed(lines):
+        with suppress(ValueError):
+            line = json.loads(text)
+            if isinstance(line, dict):
+                return line
+    return None
+
+
+def _append(path: Path, line: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with naming(path), path.open("ab+") as file:
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            if file.read(1) != b"\n":  # a line that was cut stays one of its own
+                file.write(b"\n")
+        file.write(f"{line}\n".encode())
 
 
 def _status(line: dict[str, float | None]) -> str:

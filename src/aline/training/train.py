@@ -7,6 +7,7 @@ import math
 import platform
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from aline.engine import BatchEngine
 from aline.episodes import Context, FixedPool, Goal, RandomPolicy, draw_goals, play
 from aline.episodes.play import Offers, anywhere
-from aline.errors import InputError, InternalError
+from aline.errors import CheckpointError, InputError, InternalError
 from aline.files import read_tensors, write_tensors
 from aline.model import Model, ModelConfig, Network, fresh
 from aline.model.advice import Advice
@@ -25,7 +26,9 @@ from aline.policies import LearnedPolicy
 from aline.tasks import PREDICTIONS, Spec, Task, is_differentiable
 from aline.training import lattice_teacher
 from aline.training.budget import Budget, parse_duration
+from aline.training.claim import claimed
 from aline.training.config import TrainingConfig
+from aline.training.interruption import Interruption
 from aline.training.losses import (
     Played,
     imitation_loss,
@@ -68,9 +71,9 @@ def train(
 
     The budget is a time ("5min"; the task's own if none is given), or a number of rounds, which
     with a seed repeats a run exactly. With `out`, metrics and, every `checkpoint`, all that
-    `resume=True` needs to continue are written there. `initial` is a model of the same task whose
-    weights to start from, to train it further: by default without a warm-up, and with half the
-    learning rate. Started by torchrun, the processes share the batch.
+    `resume=True` needs to continue are written there, and once more on Ctrl-C. `initial` is a model
+    of the same task whose weights to start from, to train it further: by default without a warm-up,
+    and with half the learning rate. Started by torchrun, the processes share the batch.
 
     >>> import aline
     >>> task = aline.tasks.get("linear", horizon=3)
@@ -85,7 +88,7 @@ def train(
     else:
         config = config or further(task)
         model = model or replace(initial.network.config, **_policy_layers(task))
-    with joined() as workers:
+    with joined() as workers, _folder_of(workers, out):
         run = Run(
             task=task,
             config=config,
@@ -102,6 +105,11 @@ def train(
         if resume or (out is not None and was_restarted()):
             run.restore()
         return run.finish(progress)
+
+
+def _folder_of(workers: Workers, out: str | Path | None) -> AbstractContextManager[None]:
+    """The folder for this training alone; only the first worker writes to it."""
+    return claimed(Path(out)) if out is not None and workers.is_first else nullcontext()
 
 
 def default_model(task: Task, differentiable: bool) -> ModelConfig:
@@ -254,8 +262,12 @@ class Run:
         """Run to the end of the budget."""
         saved = started = time.monotonic()
         before = self.elapsed
-        with self.metrics.shown(show and self.workers.is_first, self.task.spec.name):
+        shown = self.metrics.shown(show and self.workers.is_first, self.task.spec.name)
+        with shown, Interruption() as interruption:
             while self.progress < 1:
+                if interruption.came:
+                    self.save()
+                    raise KeyboardInterrupt
                 try:
                     self.step()
                 except InternalError as error:
@@ -453,6 +465,17 @@ class Run:
         if not (self.folder / CHECKPOINT).is_file():
             return
         tensors, card = read_tensors(self.folder / CHECKPOINT)
+        try:
+            self._take_over(tensors, card)
+        except InputError:
+            raise
+        except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
+            raise CheckpointError(
+                f"{self.folder / CHECKPOINT} is not what a training saves ({error!r}): restore it, "
+                "or train into another folder"
+            ) from None
+
+    def _take_over(self, tensors: Mapping[str, Tensor], card: Mapping[str, Any]) -> None:
         mine = self.description()
         for key in ("task", "model", "config", "seed"):
             if json.loads(json.dumps(mine[key])) != card[key]:
@@ -460,7 +483,7 @@ class Run:
                     f"{self.folder} holds a run with another {key}: resume it with the settings "
                     "it was started with, or train into another folder"
                 )
-        self.round, self.elapsed = card["round"], card["elapsed"]
+        self.round, self.elapsed = int(card["round"]), float(card["elapsed"])
         self.network.load_state_dict(network_weights(tensors))
         state: dict[int, dict[str, Tensor]] = {}
         for name, value in tensors.items():
