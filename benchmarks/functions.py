@@ -31,6 +31,9 @@ from aline.episodes import Context, FixedPool, Goal, Offer, play, take
 from aline.evaluation.active import LEVEL, Problem, make_problem, ratio
 from aline.evaluation.estimates import mean
 from aline.evaluation.results import Row, result, row
+from aline.functions.ensemble import read as read_ensemble
+from aline.functions.ensemble import spread_kernels
+from aline.functions.smooth import SmoothProcess
 from aline.model import Mixture, Model, StandardisedView, View, read_standardised
 from aline.model.hypotheses import Guess
 from aline.model.network import STEEP
@@ -58,7 +61,7 @@ def ensemble_score(view: View, candidates: Tensor, goal: Goal) -> Tensor:
 
 
 def network_score(view: View, candidates: Tensor, goal: Goal) -> Tensor:
-    """The network's logits, which start from the ensemble's."""
+    """The network's logits, which start from the ensemble's or the hypotheses'."""
     return View.scores(view, candidates[:, None], goal)[:, 0]
 
 
@@ -75,6 +78,47 @@ def with_fitted(score: Score) -> Score:
         process, share = view.wider
         worth = STEEP * process.worth(candidates, goal).to(logits.dtype)
         return logits + share.to(logits.dtype)[:, None] * (worth - logits)
+
+    return averaged
+
+
+def lattice_of(view: View) -> tuple[SmoothProcess, Tensor]:
+    """The lattice of smooth kernels that may replace the fitted process, and its share."""
+    assert isinstance(view, StandardisedView)
+    assert view.network.kernels is not None
+    context = Context(view.context.designs, view.context.outcomes.double())
+    if "lattice" not in vars(view):
+        scale = view.network.spec.outcome.to_json()["scale"]
+        vars(view)["lattice"] = SmoothProcess.read(context, NOISE / scale)
+    process: SmoothProcess = vars(view)["lattice"]
+    kernels = spread_kernels(context.designs.shape[-1], view.network.kernels.count)
+    return process, process.share(read_ensemble(kernels, context, standardise=True))
+
+
+def with_lattice(view: View, candidates: Tensor, goal: Goal) -> Tensor:
+    """The network's scores averaged with the lattice's by its share."""
+    logits = network_score(view, candidates, goal)
+    if view.context.length < 2:
+        return logits
+    process, share = lattice_of(view)
+    reduction = process.log_variance_reduction(candidates, goal.points, goal.points_mask)
+    other = STEEP * reduction.to(logits.dtype)
+    return logits + share.to(logits.dtype)[:, None] * (other - logits)
+
+
+def lattice_belief(view: View, points: Tensor) -> Mixture:
+    """The lattice alone."""
+    return Mixture(*(part[:, None] for part in lattice_of(view)[0].predict(points)))
+
+
+def believing_lattice(believe: Believe) -> Believe:
+    """Averaged with the lattice by its share."""
+
+    def averaged(view: View, points: Tensor) -> Mixture:
+        assert isinstance(view, StandardisedView)
+        belief = view._not_below_noise(believe(view, points))
+        assert isinstance(belief, Mixture)
+        return mixed(belief, lattice_belief(view, points), lattice_of(view)[1])
 
     return averaged
 
@@ -139,6 +183,7 @@ ASKS: dict[str, Score] = {"ensemble": ensemble_score, "network": network_score}
 ASKS_IN_OWN_UNITS = ASKS | {
     "ensemble+fitted": with_fitted(ensemble_score),
     "network+fitted": with_fitted(network_score),
+    "network+lattice": with_lattice,
 }
 ANSWERS: dict[str, Believe] = {
     "ensemble": ensemble_belief,
@@ -149,6 +194,14 @@ ANSWERS_IN_OWN_UNITS = ANSWERS | {
     "fitted": fitted_belief,
     "ensemble+fitted": believing_fitted(ensemble_belief),
     "kernel mixture+fitted": believing_fitted(kernel_mixture),
+    "network+fitted": believing_fitted(network_belief),
+}
+
+ANSWERS_OF_LATTICE = {
+    "lattice": lattice_belief,
+    "kernel mixture+lattice": believing_lattice(kernel_mixture),
+    "network+lattice": believing_lattice(network_belief),
+    "fitted": fitted_belief,
     "network+fitted": believing_fitted(network_belief),
 }
 
@@ -178,10 +231,12 @@ class Player:
 
     def observe(self, state: View, design: Tensor, outcome: Tensor) -> View:
         """One more observation, and a look."""
-        state = state.extend(design, outcome)
-        if state.context.length in LOOKS:
-            self.look(state)
-        return state
+        grown = state.extend(design, outcome)
+        if "lattice" in vars(state):
+            vars(grown)["lattice"] = vars(state)["lattice"].extend(design, outcome.double())
+        if grown.context.length in LOOKS:
+            self.look(grown)
+        return grown
 
 
 @dataclass
@@ -238,11 +293,6 @@ def hypotheses_score(draws: bool) -> Score:
         return told
 
     return score
-
-
-def network_parameter_score(view: View, candidates: Tensor, goal: Goal) -> Tensor:
-    """The network's logits, which start from the hypotheses' with draws."""
-    return View.scores(view, candidates[:, None], goal)[:, 0]
 
 
 def ensemble_posterior(view: View) -> Mixture:
@@ -302,7 +352,7 @@ PARAMETER_ASKS: dict[str, Score] = {
     "ensemble": uncertainty,
     "hypotheses": hypotheses_score(draws=False),
     "hypotheses+draws": hypotheses_score(draws=True),
-    "network": network_parameter_score,
+    "network": network_score,
 }
 PARAMETER_ANSWERS: dict[str, Callable[[View], Mixture]] = {
     "ensemble": ensemble_posterior,
@@ -345,6 +395,8 @@ def play_chunk(
         look = Posteriors(problem)
     else:
         answers = ANSWERS_IN_OWN_UNITS if problem.standardise else ANSWERS
+        if score is with_lattice:
+            answers = ANSWERS_OF_LATTICE
         truth = problem.exact.answer(problem.targets, luck)
         look = Errors(problem, answers, truth, problem.world.answer(problem.targets, luck))
     player = Player(model, problem, score, look, goal)
