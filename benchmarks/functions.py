@@ -29,7 +29,7 @@ from torch import Tensor
 from aline import zoo
 from aline.episodes import Context, FixedPool, Goal, Offer, play, take
 from aline.evaluation.active import LEVEL, Problem, make_problem, ratio
-from aline.evaluation.estimates import mean
+from aline.evaluation.estimates import Estimate, mean
 from aline.evaluation.results import Row, result, row
 from aline.functions.ensemble import read as read_ensemble
 from aline.functions.ensemble import spread_kernels
@@ -47,7 +47,36 @@ STEPS = {1: 30, 2: 50}
 PARAMETER_STEPS = 30
 LOOKS = (5, 10, 15, 20, 30, 40, 50)
 CHUNK = 20  # runs played together
-BASE = ("ensemble", "ensemble")
+BASE = "ensemble/ensemble"
+# What each part adds: with it, and without. All are held against BASE as well.
+PAIRS = (
+    # the network: its predictions, its queries, both
+    ("ensemble/network", "ensemble/kernel mixture"),
+    ("network/network", "ensemble/network"),
+    ("network/network", "ensemble/kernel mixture"),
+    # in a user's units, beside the fitted process
+    ("network+fitted/network+fitted", "network+fitted/kernel mixture+fitted"),
+    ("network+fitted/network+fitted", "ensemble+fitted/network+fitted"),
+    ("network+fitted/network+fitted", "ensemble+fitted/kernel mixture+fitted"),
+    # the fitted process
+    ("network+fitted/network+fitted", "network/network"),
+    ("ensemble+fitted/kernel mixture+fitted", "ensemble/kernel mixture"),
+    # the lattice of smooth kernels in its place
+    ("network+lattice/network+lattice", "network+fitted/network+fitted"),
+    ("network+lattice/network+lattice", "network+lattice/network+fitted"),
+    ("network+lattice/lattice", "network+lattice/fitted"),
+    ("network+lattice/network+lattice", "network+lattice/kernel mixture+lattice"),
+    ("network+lattice/network+lattice", "network/network"),
+    # parameters: hypotheses, importance draws and the network, in q and in queries
+    ("ensemble/hypotheses", "ensemble/ensemble"),
+    ("network/network", "network/network on hypotheses"),
+    ("network/hypotheses+draws", "network/hypotheses"),
+    ("network/network", "network/hypotheses+draws"),
+    ("hypotheses/network", "ensemble/network"),
+    ("hypotheses+draws/network", "hypotheses/network"),
+    ("hypotheses+draws/network", "ensemble/network"),
+    ("network/network", "hypotheses+draws/network"),
+)
 
 Score = Callable[[View, Tensor, Goal], Tensor]  # [batch, query], of candidates [batch, query, ...]
 Believe = Callable[[View, Tensor], Mixture]  # at points [batch, target, design]
@@ -431,23 +460,30 @@ def played(part: str, asker: str, score: Score, runs: int, folder: Path) -> Play
 
 
 def compare(part: str, found: dict[str, Played]) -> Iterator[Row]:
-    """Rows of every pair of asker and answer, and each beside the ensemble alone."""
+    """Rows of every pair of asker and answer, and of each beside what it is held against."""
     target = "parameters" if part.endswith("parameters") else "predictions"
     task = part.removesuffix(" parameters")
-    for asker, values in found.items():
-        for key, value in values.items():
-            answer, metric = key.split(":")
-            base = found[BASE[0]][f"{BASE[1]}:{metric}"]
-            method = f"{asker}/{answer}"
-            for place, step in enumerate(LOOKS[: value.shape[1]]):
-                ours, theirs = value[:, place].double(), base[:, place].double()
-                yield row(task, method, target, metric, step, mean(ours))
-                if (asker, answer) != BASE:
-                    is_error = metric == "rmse"
-                    better = ratio(ours, theirs) if is_error else mean(ours - theirs)
-                    name = "rmse_ratio" if is_error else f"{metric}_gain"
-                    found_row = row(task, method, target, name, step, better)
-                    yield {**found_row, "against": "/".join(BASE)}
+    values = {
+        (f"{asker}/{key.split(':')[0]}", key.split(":")[1]): value
+        for asker, each in found.items()
+        for key, value in each.items()
+    }
+    for (method, metric), value in values.items():
+        for place, step in enumerate(LOOKS[: value.shape[1]]):
+            yield row(task, method, target, metric, step, mean(value[:, place]))
+            for against in (BASE, *(b for a, b in PAIRS if a == method)):
+                if against != method and (against, metric) in values:
+                    other = values[against, metric][:, place]
+                    name, gain = versus(metric, value[:, place].double(), other.double())
+                    found_row = row(task, method, target, name, step, gain)
+                    yield {**found_row, "against": against}
+
+
+def versus(metric: str, ours: Tensor, theirs: Tensor) -> tuple[str, Estimate]:
+    """A ratio of errors, or a difference of anything else, of paired runs."""
+    if metric == "rmse":
+        return "rmse_ratio", ratio(ours, theirs)
+    return f"{metric}_gain", mean(ours - theirs)
 
 
 def measure(part: str, runs: int, folder: Path) -> list[Row]:

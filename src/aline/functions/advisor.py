@@ -96,6 +96,7 @@ class Advisor(nn.Module):
         """Of `CandidateAdvice.features`: a point's, log shares of variance, whether these apply."""
         return self.point_width + self.kernels.count + 2
 
+    @torch.no_grad()
     def read(
         self,
         context: Context,
@@ -167,6 +168,7 @@ class Advice:
         hypotheses = self.advisor.hypotheses
         return None if hypotheses is None else hypotheses.posterior(self.hypotheses)
 
+    @torch.no_grad()
     def context_features(self) -> Tensor:
         """[batch, group, context_width]."""
         features = [self.state.describe()]
@@ -174,6 +176,7 @@ class Advice:
             features.append(self.parameters.describe())
         return torch.cat(features, -1).float()
 
+    @torch.no_grad()
     def parameter_frame(self) -> Frame | None:
         """Where q starts from, [batch, group, parameter]."""
         found = self.parameters
@@ -205,17 +208,23 @@ class Advice:
         variance = (weight * ((2 * log_std).exp() + apart.square())).sum(1, keepdim=True)
         log_spread = variance.clamp_min(LEAST_VARIANCE).log() / 2
         std = log_spread.exp()
-        parts = (apart / std, log_std - log_spread, weight.expand_as(mean), average)
-        cut = [part.clamp(-FURTHEST, FURTHEST) for part in parts]
-        features = torch.cat([*cut, log_spread], 1).permute(0, 2, 3, 1).float()
-        return features, average[:, 0], std[:, 0]
+        parts = (apart / std, log_std - log_spread, weight.expand_as(mean), average, log_spread)
+        features = torch.cat(parts, 1)
+        features[:, :-1].clamp_(-FURTHEST, FURTHEST)
+        return features.permute(0, 2, 3, 1).float(), average[:, 0], std[:, 0]
+
+    @cached_property
+    def _share(self) -> Tensor:
+        """Of functions beyond the task's prior in all belief, [batch]."""
+        assert self.smooth is not None
+        return self.smooth.share(self.state)
 
     def _beyond(self, points: Tensor) -> Beyond | None:
         if self.smooth is None:
             return None
         assert self.units is not None
         log_weight, mean, std = (part[:, None] for part in self.smooth.predict(points))
-        return Beyond(self.smooth.share(self.state), log_weight, *self.units.restore(mean, std))
+        return Beyond(self._share, log_weight, *self.units.restore(mean, std))
 
     @torch.no_grad()
     def of_candidates(self, candidates: Tensor, goal: Goal) -> CandidateAdvice:
@@ -240,8 +249,9 @@ class Advice:
         if self.smooth is None or not goal.points.shape[1] or goal.has_parameters:
             return None
         reduction = self.smooth.log_variance_reduction(candidates, goal.points, goal.points_mask)
-        return self.smooth.share(self.state), reduction[:, None]
+        return self._share, reduction[:, None]
 
+    @torch.no_grad()
     def extend(self, design: Tensor, outcome: Tensor) -> Advice:
         """With one more observation, of a batch of one group each."""
         context = self.source.context.append(design, outcome)

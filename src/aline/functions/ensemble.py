@@ -36,7 +36,6 @@ def spread_kernels(design: int, count: int) -> Kernels:
     return Kernels.of(kind, lengthscale, torch.full((count,), NOISE_RATIO))
 
 
-@torch.no_grad()
 def read(
     kernels: Kernels,
     context: Context,
@@ -83,7 +82,8 @@ def _factor(kernels: Kernels, designs: Tensor, kept: Tensor | None) -> Tensor:
         matrix *= kept[:, None, :, None] * kept[:, None, None, :]
         noise = noise * kept[:, None] + 1 - kept[:, None]
     matrix.diagonal(dim1=-2, dim2=-1).add_(noise)
-    return torch.linalg.cholesky_ex(matrix).L
+    factor, failed = torch.linalg.cholesky_ex(matrix)
+    return factor.masked_fill_(failed[..., None, None] > 0, math.nan)
 
 
 def _over(factor: Tensor, columns: Tensor) -> Tensor:
@@ -168,7 +168,6 @@ class Posterior:
         grown.extra = Extra(design, outcome[:, 0], row, root, value)
         return grown
 
-    @torch.no_grad()
     def extend(self, design: Tensor, outcome: Tensor) -> Posterior:
         """With one more observation of a single group: design [batch, design], outcome [batch]."""
         if self.visible is not None:
@@ -257,7 +256,6 @@ class Posterior:
         count = evidence.count.log1p().expand(*weight.shape[:2], 1)
         return torch.cat([evidence.log_scale, weight, count], -1)
 
-    @torch.no_grad()
     def moments(self, points: Tensor) -> tuple[Tensor, Tensor]:
         """Means [batch, kernel, group, n] at points [batch, n, design] or a group's own.
 
@@ -319,7 +317,6 @@ class Posterior:
         more = _over(self.factor[..., count:, count:], cross)
         return KnownPoints.of(points, before, more)
 
-    @torch.no_grad()
     def variance_reduction(
         self, candidates: Tensor, targets: Tensor, wanted: Tensor
     ) -> VarianceReduction:

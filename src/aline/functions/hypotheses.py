@@ -100,7 +100,6 @@ class Hypotheses(nn.Module):
         fit = -0.5 * squares * (-2 * self.log_scale).exp()
         return fit - count * self.log_scale - log_root
 
-    @torch.no_grad()
     def posterior(self, state: Posterior) -> ParameterPosterior:
         """What the data leave of the parameters."""
         if self.draws:
@@ -117,7 +116,6 @@ class Hypotheses(nn.Module):
         grid = Cloud(*(part.expand(rows, *part.shape) for part in (self.z, self.kind, self.tied)))
         return NearData(draw_near_data(self, grid, fit, state))
 
-    @torch.no_grad()
     def log_information_gain(
         self, state: Posterior, candidates: Tensor, wanted: Tensor
     ) -> Tensor:

@@ -10,8 +10,8 @@ from torch import Tensor
 
 KINDS = ("rbf", "matern32", "matern52")
 # All three are (1 + s r + c r^2) exp(-s r + b r^2), where r is the distance in lengthscales times a
-# factor of its own. Columns: that factor squared, s, b, c.
-_SHAPES = ((1.0, 0.0, -0.5, 0.0), (3.0, 1.0, 0.0, 0.0), (5.0, 1.0, 0.0, 1 / 3))
+# factor of its own. Columns: that factor squared, -s, b, c.
+_SHAPES = ((1.0, 0.0, -0.5, 0.0), (3.0, -1.0, 0.0, 0.0), (5.0, -1.0, 0.0, 1 / 3))
 
 
 def covariance(kind: Tensor, square: Tensor) -> Tensor:
@@ -24,7 +24,7 @@ class Shapes(NamedTuple):
     """The numbers of `_SHAPES` for some kernels [..., kernel, 1], ready to multiply with."""
 
     factor: Tensor
-    slope: Tensor
+    minus_slope: Tensor
     bend: Tensor
     curve: Tensor
 
@@ -38,9 +38,9 @@ class Shapes(NamedTuple):
 
         The only place where the kernels' formula stands.
         """
-        r = square.sqrt().mul_(self.slope)
-        decay = torch.addcmul(-r, self.bend, square).exp_()
-        return decay.mul_(torch.addcmul(1 + r, self.curve, square))
+        r = square.sqrt().mul_(self.minus_slope)
+        decay = torch.addcmul(r, self.bend, square).exp_()
+        return decay.mul_(torch.addcmul(1 - r, self.curve, square))
 
 
 class Kernels(NamedTuple):

@@ -26,19 +26,20 @@ from aline.functions.kernels import Kernels
 ODDS = 4.0  # of a function beyond the task's prior, before any data
 LENGTHSCALE = (0.5, 1.5)  # for designs in [-1, 1]: a middle, and the spread of the log
 NOISE = 0.02  # its deviation over that of the outcomes is half normal with this scale
-FIRST = (math.log(9.0), math.log(1e-2))  # logs of the largest lengthscale and noise ratio
+FIRST = (math.log(9.0), math.log(0.3))  # logs of the largest lengthscale and noise ratio
 STEP = (0.2, 1.0)  # between neighbours, in these logs
+FURTHEST = 20.0  # steps of the noise ratio: a factor would not bear a smaller one
 COARSE = 3  # steps between kernels of the first lattice
-LENGTHS, RATIOS = {1: 9, 2: 7}, 6  # how many it has of each; lengthscales by dimension
+LENGTHS, RATIOS = {1: 9, 2: 7}, 7  # how many it has of each; lengthscales by dimension
 FEWEST = 5  # lengthscales of more dimensions
 ROUNDS = 6  # of refinement where a whole context is read; after one more observation, one
 EFFECTIVE = 8.0  # kernels that count at least, or else some get neighbours
 LIGHT = 0.02  # share of the weight below which a kernel needs none
 DROPPED = 20.0  # nats below the likeliest
 SCORING = 8  # kernels at most
-PREDICTING = (16, 320)  # kernels, at least and over the number of observations
+PREDICTING = 240  # over the number of observations: kernels for a prediction, if more than these
 KEPT_MASS = 0.9  # over the best ones' that the last scoring kernels must hold to be used again
-NOISES = (1e-12, 1e3)  # over the outcomes' spread: beyond these a known one makes no difference
+NOISES = (3e-4, 1e3)  # over the outcomes' spread: beyond these a known one makes no difference
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 
@@ -73,7 +74,6 @@ class SmoothProcess:
     last: list[Weighted] = field(default_factory=list)  # the scoring kernels used last
 
     @classmethod
-    @torch.no_grad()
     def read(cls, context: Context, noise: float | None = None) -> SmoothProcess:
         """For a whole context of at least two observations."""
         batch, _, design = context.designs.shape
@@ -86,7 +86,6 @@ class SmoothProcess:
             found = found._refine()
         return found._drop()
 
-    @torch.no_grad()
     def extend(self, design: Tensor, outcome: Tensor) -> SmoothProcess:
         """With one more observation: design [batch, design], outcome [batch]."""
         state = self.state.extend(design, outcome)
@@ -130,7 +129,7 @@ class SmoothProcess:
         density = density - 0.5 * count * log_variance
         return density.nan_to_num(-torch.inf, -torch.inf, -torch.inf)
 
-    @property
+    @cached_property
     def _log_mass(self) -> Tensor:
         """Of each kernel's cell, [batch, kernel]."""
         design = self.place.shape[-1] - 1
@@ -159,7 +158,7 @@ class SmoothProcess:
         more = ensemble.read(_kernels(place), context, standardise=True)
         same = (place[:, :, None] == self.place[:, None]).all(-1)  # [batch, new, kernel]
         same &= coarse[:, None, None]
-        idle = same.any(2) | ~coarse[:, None]
+        idle = same.any(2) | ~coarse[:, None] | (place[..., -1] > FURTHEST)
         refined = self.refined.clone()
         refined[rows, best] |= coarse
         log_cell = torch.zeros(idle.shape).double().masked_fill(idle, -torch.inf)
@@ -186,7 +185,8 @@ class SmoothProcess:
 
     def _weighted(self, count: int) -> Weighted:
         """The kernels of most weight."""
-        index = self._log_mass.topk(min(count, self.place.shape[1]), 1).indices
+        mass, index = self._log_mass.topk(min(count, self.place.shape[1]), 1)
+        index = torch.where(mass == -torch.inf, index[:, :1], index)  # factors may have failed
         return self._at(index, self.state.some(index))
 
     def _at(self, index: Tensor, state: Posterior) -> Weighted:
@@ -213,18 +213,17 @@ class SmoothProcess:
         best = held.topk(min(SCORING, held.shape[1]), 1).values.sum(1)
         return self._at(index, last.state) if bool((mass > KEPT_MASS * best).all()) else None
 
-    @torch.no_grad()
     def predict(self, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Log weights, means and deviations of outcomes at points [batch, n, design].
 
         A component a kernel, [batch, n, component], for standardised outcomes.
         """
-        few = self._weighted(max(PREDICTING[0], PREDICTING[1] // self.state.count))
+        count = PREDICTING // self.state.count
+        few = self._weighted(count) if count > SCORING else self._scoring()
         mean, left = (part[:, :, 0].mT for part in few.state.moments(points))
         std = (0.5 * (left.log() + few.log_variance[:, None])).exp()
         return few.log_weight[:, None].expand_as(mean), mean, std
 
-    @torch.no_grad()
     def log_variance_reduction(self, candidates: Tensor, targets: Tensor, wanted: Tensor) -> Tensor:
         """The log of what outcomes at candidates take of the variance at targets, [batch, query].
 
