@@ -430,9 +430,7 @@ def play_chunk(
         look = Errors(problem, answers, truth, problem.world.answer(problem.targets, luck))
     player = Player(model, problem, score, look, goal)
     pool = FixedPool(problem.pool)
-    play(
-        player, problem.world, goal, steps=steps, generator=luck, offers=pool, given=problem.start
-    )
+    play(player, problem.world, goal, steps=steps, generator=luck, offers=pool, given=problem.start)
     return {name: torch.stack(values, 1) for name, values in look.found.items()}
 
 

@@ -326,7 +326,9 @@ class Posterior:
         """
         own = self._unexplained(self._explained(candidates))
         left = (1 - self._explained(targets)).clamp_min(LEAST_VARIANCE)
-        shared = self.shared_covariance(candidates, targets)  # [batch, kernel, group * query, target]
+        shared = self.shared_covariance(
+            candidates, targets
+        )  # [batch, kernel, group * query, target]
         if bool(wanted.all()):
             before, squares = left.sum(-1), torch.linalg.vector_norm(shared, dim=-1).square_()
         else:

@@ -116,9 +116,7 @@ class Hypotheses(nn.Module):
         grid = Cloud(*(part.expand(rows, *part.shape) for part in (self.z, self.kind, self.tied)))
         return NearData(draw_near_data(self, grid, fit, state))
 
-    def log_information_gain(
-        self, state: Posterior, candidates: Tensor, wanted: Tensor
-    ) -> Tensor:
+    def log_information_gain(self, state: Posterior, candidates: Tensor, wanted: Tensor) -> Tensor:
         """The log of the nats that an outcome at each candidate gives about some parameters.
 
         [batch, group, query] for candidates [batch, query, design] or a group's own, and parameters
@@ -143,7 +141,10 @@ class Hypotheses(nn.Module):
             near = self._near_data(state)
             posterior = near.posterior(batch)
             more = near.moments(candidates, batch)
-            mean, log_variance = torch.cat([mean, more[0]], 1), torch.cat([log_variance, more[1]], 1)
+            mean, log_variance = (
+                torch.cat([mean, more[0]], 1),
+                torch.cat([log_variance, more[1]], 1),
+            )
         return posterior.log_information(mean, log_variance, wanted)
 
 

@@ -47,9 +47,7 @@ def _rows_over_factor(
     matrix = world.covariance(observed, observed)
     matrix.diagonal(dim1=-2, dim2=-1).add_(noise)
     cross = world.covariance(observed, points)
-    rows: Tensor = torch.linalg.solve_triangular(
-        torch.linalg.cholesky(matrix), cross, upper=False
-    )
+    rows: Tensor = torch.linalg.solve_triangular(torch.linalg.cholesky(matrix), cross, upper=False)
     return rows
 
 
