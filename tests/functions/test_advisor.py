@@ -46,8 +46,8 @@ def context(dtype: torch.dtype = torch.float64) -> Context:
     return Context(DESIGNS.to(dtype), OUTCOMES.to(dtype))
 
 
-def advisor(dtype: torch.dtype = torch.float64) -> Advisor:
-    made = Advisor(SPEC, KERNELS, HYPOTHESES).eval()
+def advisor(dtype: torch.dtype = torch.float64, draws: bool = True) -> Advisor:
+    made = Advisor(SPEC, KERNELS, HYPOTHESES, draws).eval()
     assert made.kernels.shapes is not None
     shapes = Shapes(*(part.to(dtype) for part in made.kernels.shapes))
     made.kernels = Kernels(made.kernels.rate.to(dtype), shapes, made.kernels.noise.to(dtype))
@@ -120,7 +120,8 @@ def test_parameters_are_told_what_they_were(visible: Tensor | None, extra: Conte
 
 @pytest.mark.parametrize("standardise", [False, True], ids=["task", "own"])
 def test_growing_is_reading(standardise: bool) -> None:
-    made, whole = advisor(torch.float32), context(torch.float32)
+    # Where draws lie turns on the last digit of single precision.
+    made, whole = advisor(torch.float32, draws=False), context(torch.float32)
     outcomes = whole.outcomes.double() * 50 + 1e5 if standardise else whole.outcomes
     whole = Context(whole.designs, outcomes)
     nothing = Context(whole.designs[:, :0], outcomes[:, :0])
@@ -131,7 +132,7 @@ def test_growing_is_reading(standardise: bool) -> None:
             numbers(grown)
     read = made.read(whole, standardise=standardise)
     for mine, theirs in zip(numbers(grown), numbers(read), strict=True):
-        assert torch.allclose(mine.float(), theirs.float(), rtol=1e-3, atol=0.05)
+        assert torch.allclose(mine.float(), theirs.float(), rtol=1e-3, atol=0.02)
 
 
 GOALS = goals()

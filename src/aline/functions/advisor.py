@@ -84,17 +84,17 @@ class Advisor(nn.Module):
     @property
     def context_width(self) -> int:
         """Of `Advice.context_features`."""
-        return 2 * self.kernels.count + 1 + (self.hypotheses.width if self.hypotheses else 0)
+        return 2 * self.kernels.number + 1 + (self.hypotheses.width if self.hypotheses else 0)
 
     @property
     def point_width(self) -> int:
         """Of `PointAdvice.features`."""
-        return 3 * self.kernels.count + 2
+        return 3 * self.kernels.number + 2
 
     @property
     def candidate_width(self) -> int:
         """Of `CandidateAdvice.features`: a point's, log shares of variance, whether these apply."""
-        return self.point_width + self.kernels.count + 2
+        return self.point_width + self.kernels.number + 2
 
     @torch.no_grad()
     def read(
@@ -230,7 +230,7 @@ class Advice:
     def of_candidates(self, candidates: Tensor, goal: Goal) -> CandidateAdvice:
         """What candidates [batch, n, design] or a group's own would do for a goal."""
         features, _, _ = self._expected(candidates)
-        shape = (*features.shape[:-1], self.advisor.kernels.count + 1)
+        shape = (*features.shape[:-1], self.advisor.kernels.number + 1)
         shares, nats = features.new_zeros(shape), features.new_zeros(shape[:-1])
         has_points = bool(goal.points.shape[1])
         if has_points:

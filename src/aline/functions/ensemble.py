@@ -83,7 +83,8 @@ def _factor(kernels: Kernels, designs: Tensor, kept: Tensor | None) -> Tensor:
         noise = noise * kept[:, None] + 1 - kept[:, None]
     matrix.diagonal(dim1=-2, dim2=-1).add_(noise)
     factor, failed = torch.linalg.cholesky_ex(matrix)
-    return factor.masked_fill_(failed[..., None, None] > 0, math.nan)
+    checked: Tensor = factor.masked_fill_(failed[..., None, None] > 0, math.nan)
+    return checked
 
 
 def _over(factor: Tensor, columns: Tensor) -> Tensor:
@@ -100,7 +101,7 @@ class Evidence(NamedTuple):
 
     log_scale: Tensor  # [batch, group, kernel], of the function's likeliest standard deviation
     log_density: Tensor  # [batch, group, kernel], log marginal likelihood at that scale
-    count: Tensor  # [batch or 1, group or 1, 1], observations
+    observed: Tensor  # [batch or 1, group or 1, 1], how many outcomes
 
     @property
     def log_weight(self) -> Tensor:
@@ -202,15 +203,18 @@ class Posterior:
         some = (None if part is None else part[rows] for part in parts)
         return Posterior(self.kernels, *some)  # type: ignore[arg-type]
 
-    def some(self, index: Tensor) -> Posterior:
-        """Of some kernels [batch, n], where each episode has its own."""
+    def some(self, index: Tensor, known: Memory | None = None) -> Posterior:
+        """Of some kernels [batch, n], where each episode has its own.
+
+        `known` is what the same kernels computed of points some observations ago.
+        """
         rows = torch.arange(len(index))[:, None]
         return replace(
             self,
             kernels=self.kernels.some(index),
             factor=self.factor[rows, index],
             white=self.white[rows, index],
-            memory=Memory(),
+            memory=Memory() if known is None else known.inherited(),
         )
 
     def joined(self, more: Posterior) -> Posterior:
@@ -253,7 +257,7 @@ class Posterior:
         """Features [batch, group, 2 * kernel + 1] of what each group has seen."""
         evidence = self.evidence
         weight = evidence.log_weight.exp()
-        count = evidence.count.log1p().expand(*weight.shape[:2], 1)
+        count = evidence.observed.log1p().expand(*weight.shape[:2], 1)
         return torch.cat([evidence.log_scale, weight, count], -1)
 
     def moments(self, points: Tensor) -> tuple[Tensor, Tensor]:
@@ -295,19 +299,20 @@ class Posterior:
     def _rows(self, points: Tensor) -> Tensor:
         """Points over the factor, [batch, kernel, context, 1 or group, n]."""
         groups = 1 if points.dim() == 3 else points.shape[1]
-        return self._known(points).rows.unflatten(-1, (groups, -1))
+        rows = self._known(points).rows
+        return rows.view(*rows.shape[:-1], groups, points.shape[-2])
 
     def _known(self, points: Tensor) -> KnownPoints:
         """What was computed of points before, brought up to date."""
         known = self.memory.find(points)
-        if known is None or known.count < self.count:
+        if known is None or known.observed < self.count:
             known = self._learn(points, known)
         self.memory.keep(known)
         return known
 
     def _learn(self, points: Tensor, before: KnownPoints | None) -> KnownPoints:
         """Add rows for the observations that came since."""
-        count = 0 if before is None else before.count
+        count = 0 if before is None else before.observed
         flat = points.flatten(1, -2).to(self.designs.dtype)
         cross = self.kernels.covariance(self.designs[:, count:], flat)
         if self.kept is not None:
@@ -355,7 +360,7 @@ class Posterior:
         if pair is None:
             points = (part.to(self.designs.dtype) for part in (candidates, targets))
             pair = PairCovariance(candidates, targets, self.kernels.covariance(*points), 0)
-        pair = pair.brought_up(a[:, :, pair.count :, 0], b[:, :, pair.count :])
+        pair = pair.brought_up(a[:, :, pair.observed :, 0], b[:, :, pair.observed :])
         self.memory.pair.append(pair)
         return pair.covariance
 
@@ -394,4 +399,5 @@ class Extra:
         cross = cross.unflatten(0, (batch, groups)).transpose(1, 2)
         rows = rows.expand(-1, -1, -1, groups, -1)
         explained = torch.einsum("bkngm,bkng->bkgm", rows, self.row)
-        return (cross - explained) / self.root[..., None]
+        column: Tensor = (cross - explained) / self.root[..., None]
+        return column

@@ -38,6 +38,7 @@ class Hypotheses(nn.Module):
 
     z: Tensor  # [hypothesis, parameter], on the network's scale
     tied: Tensor  # bool [hypothesis], whether all axes have one lengthscale
+    kind: Tensor  # [hypothesis], of KINDS
     log_scale: Tensor  # [hypothesis], of the function's standard deviation
 
     def __init__(self, spec: Spec, count: int, draws: bool = True):
@@ -127,7 +128,7 @@ class Hypotheses(nn.Module):
         While training, by the grid alone.
         """
         batch = len(state.designs)
-        held = self.kernels.count * candidates.shape[-2] * max(1, state.count)
+        held = self.kernels.number * candidates.shape[-2] * max(1, state.count)
         step = max(1, AT_ONCE // held)
         if batch > step:
             parts = (slice(i, i + step) for i in range(0, batch, step))
@@ -141,10 +142,8 @@ class Hypotheses(nn.Module):
             near = self._near_data(state)
             posterior = near.posterior(batch)
             more = near.moments(candidates, batch)
-            mean, log_variance = (
-                torch.cat([mean, more[0]], 1),
-                torch.cat([log_variance, more[1]], 1),
-            )
+            pairs = zip((mean, log_variance), more, strict=True)
+            mean, log_variance = (torch.cat(pair, 1) for pair in pairs)
         return posterior.log_information(mean, log_variance, wanted)
 
 

@@ -59,7 +59,7 @@ class Kernels(NamedTuple):
         return cls(shapes.factor / lengthscale.square(), shapes, noise)
 
     @property
-    def count(self) -> int:
+    def number(self) -> int:
         """How many kernels an episode has."""
         return self.noise.shape[-1]
 
@@ -69,7 +69,7 @@ class Kernels(NamedTuple):
         apart = (a[:, :, None] - b[:, None]).square_().flatten(1, 2)
         square = self.rate @ apart.mT
         flat = square.exp_() if self.shapes is None else self.shapes.covariance(square)
-        return flat.unflatten(-1, (a.shape[1], b.shape[1]))
+        return flat.view(*flat.shape[:-1], a.shape[1], b.shape[1])
 
     def episodes(self, rows: Tensor) -> Kernels:
         """Those of some episodes, where each has its own."""

@@ -35,7 +35,7 @@ class KnownPoints(NamedTuple):
     """Points that an ensemble was asked about, and what it computed for them."""
 
     points: Tensor  # the very tensor that was asked about
-    count: int  # observations so far
+    observed: int  # observations so far
     growing: GrowingRows  # [batch, kernel, context, n], over the factor
     explained: Tensor  # [batch, kernel, n], these squared and summed
 
@@ -45,13 +45,13 @@ class KnownPoints(NamedTuple):
         squares = more.square().sum(2)
         if before is None:
             return cls(points, more.shape[2], GrowingRows(more, room=0), squares)
-        growing = before.growing.append(before.count, more)
-        return cls(points, before.count + more.shape[2], growing, before.explained + squares)
+        growing = before.growing.append(before.observed, more)
+        return cls(points, before.observed + more.shape[2], growing, before.explained + squares)
 
     @property
     def rows(self) -> Tensor:
         """Those of as many observations as are known."""
-        return self.growing.buffer[:, :, : self.count]
+        return self.growing.buffer[:, :, : self.observed]
 
 
 class PairCovariance(NamedTuple):
@@ -60,7 +60,7 @@ class PairCovariance(NamedTuple):
     candidates: Tensor  # the very tensors that were asked about
     targets: Tensor
     covariance: Tensor  # [batch, kernel, candidate, target], changed in place by its only owner
-    count: int  # observations so far
+    observed: int  # observations so far
 
     def brought_up(self, a: Tensor, b: Tensor) -> PairCovariance:
         """Given new rows over the factor, [batch, kernel, new, n], of both."""
@@ -68,7 +68,7 @@ class PairCovariance(NamedTuple):
             self.covariance.addcmul_(a.mT, b, value=-1)
         elif a.shape[2]:
             self.covariance.sub_(a.mT @ b)
-        return self._replace(count=self.count + a.shape[2])
+        return self._replace(observed=self.observed + a.shape[2])
 
 
 @dataclass

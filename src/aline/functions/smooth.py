@@ -36,6 +36,7 @@ ROUNDS = 6  # of refinement where a whole context is read; after one more observ
 EFFECTIVE = 8.0  # kernels that count at least, or else some get neighbours
 LIGHT = 0.02  # share of the weight below which a kernel needs none
 DROPPED = 20.0  # nats below the likeliest
+WORTH_DROPPING = 0.8  # share of the kernels that may be left: each time all are copied
 SCORING = 8  # kernels at most
 PREDICTING = 240  # over the number of observations: kernels for a prediction, if more than these
 KEPT_MASS = 0.9  # over the best ones' that the last scoring kernels must hold to be used again
@@ -89,7 +90,7 @@ class SmoothProcess:
     def extend(self, design: Tensor, outcome: Tensor) -> SmoothProcess:
         """With one more observation: design [batch, design], outcome [batch]."""
         state = self.state.extend(design, outcome)
-        last = [part._replace(state=part.state.extend(design, outcome)) for part in self.last]
+        last = list(self.last)
         grown = SmoothProcess(state, self.place, self.log_cell, self.refined, self.noise, last)
         return grown._refine()._drop()
 
@@ -176,12 +177,13 @@ class SmoothProcess:
         mass = self._log_mass
         lively = mass > mass.amax(1, keepdim=True) - DROPPED
         count = int(lively.sum(1).max())
-        if count == mass.shape[1]:
+        if count > WORTH_DROPPING * mass.shape[1]:
             return self
         index = mass.topk(count, 1).indices.sort(1).values
-        parts = (part.gather(1, index) for part in (self.log_cell, self.refined))
         place = self.place.gather(1, index[..., None].expand(-1, -1, self.place.shape[-1]))
-        return SmoothProcess(self.state.some(index), place, *parts, self.noise, self.last)
+        log_cell, refined = (part.gather(1, index) for part in (self.log_cell, self.refined))
+        state = self.state.some(index)
+        return SmoothProcess(state, place, log_cell, refined, self.noise, self.last)
 
     def _weighted(self, count: int) -> Weighted:
         """The kernels of most weight."""
@@ -211,7 +213,9 @@ class SmoothProcess:
         held, index = self._log_mass.softmax(1), same.int().argmax(-1)
         mass = (held.gather(1, index) * same.any(-1)).sum(1)
         best = held.topk(min(SCORING, held.shape[1]), 1).values.sum(1)
-        return self._at(index, last.state) if bool((mass > KEPT_MASS * best).all()) else None
+        if not bool((mass > KEPT_MASS * best).all()):
+            return None
+        return self._at(index, self.state.some(index, last.state.memory))
 
     def predict(self, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Log weights, means and deviations of outcomes at points [batch, n, design].
