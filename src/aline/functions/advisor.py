@@ -24,6 +24,7 @@ from aline.errors import InputError, InternalError
 from aline.functions import ensemble
 from aline.functions.ensemble import LEAST_VARIANCE, Posterior
 from aline.functions.hypotheses import Hypotheses, ParameterPosterior
+from aline.functions.importance_draws import Drawn
 from aline.functions.smooth import SmoothProcess
 from aline.functions.units import Units
 from aline.spaces import Real
@@ -166,7 +167,13 @@ class Advice:
     def parameters(self) -> ParameterPosterior | None:
         """What the data leave of the parameters, by hypotheses."""
         hypotheses = self.advisor.hypotheses
-        return None if hypotheses is None else hypotheses.posterior(self.hypotheses)
+        return None if hypotheses is None else hypotheses.posterior(self.hypotheses, self._near)
+
+    @cached_property
+    def _near(self) -> Drawn | None:
+        """Hypotheses drawn near the data."""
+        assert self.advisor.hypotheses is not None
+        return self.advisor.hypotheses.near_data(self.hypotheses)
 
     @torch.no_grad()
     def context_features(self) -> Tensor:
@@ -237,8 +244,9 @@ class Advice:
             reduction = self.state.variance_reduction(candidates, goal.points, goal.points_mask)
             shares = reduction.log_shares().float()
         if goal.has_parameters and self.advisor.hypotheses is not None:
+            near = None if self.advisor.training else self._near  # too slow for a training
             gain = self.advisor.hypotheses.log_information_gain
-            nats = gain(self.hypotheses, candidates, goal.parameters)
+            nats = gain(self.hypotheses, near, candidates, goal.parameters)
         applies = shares.new_full((*shape[:-1], 1), float(has_points))
         features = torch.cat([features, shares / NATS_UNIT, applies], -1)
         terms = torch.stack([shares[..., -1], nats], -1)

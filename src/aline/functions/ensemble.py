@@ -201,7 +201,8 @@ class Posterior:
         """Of some episodes, without extra observations."""
         parts = (self.designs, self.outcomes, self.factor, self.white, self.visible, self.kept)
         some = (None if part is None else part[rows] for part in parts)
-        return Posterior(self.kernels, *some)  # type: ignore[arg-type]
+        units = self.units and Units(self.units.loc[rows], self.units.scale[rows])
+        return Posterior(self.kernels, *some, units=units)  # type: ignore[arg-type]
 
     def some(self, index: Tensor, known: Memory | None = None) -> Posterior:
         """Of some kernels [batch, n], where each episode has its own.

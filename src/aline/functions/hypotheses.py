@@ -18,12 +18,16 @@ from aline.episodes import Context
 from aline.errors import InputError
 from aline.functions import ensemble
 from aline.functions.ensemble import Posterior
-from aline.functions.importance_draws import Cloud, Drawn, draw_near_data
+from aline.functions.importance_draws import (
+    EFFECTIVE,
+    Cloud,
+    Drawn,
+    draw_near_data,
+    tempering_power,
+)
 from aline.functions.kernels import KINDS, Kernels, fill_cube
-from aline.functions.tempering import tempering_power
 from aline.tasks import Spec
 
-EFFECTIVE = 8.0  # hypotheses that count at least
 LEVELS = (-2.0, -1.0, 0.0, 1.0, 2.0)  # at which features describe the posterior's shape
 SMOOTH = 0.4  # standard deviations by which a hypothesis is spread for that
 EDGE = 0.005  # shares of a prior's mass beyond which there are no hypotheses
@@ -101,31 +105,32 @@ class Hypotheses(nn.Module):
         fit = -0.5 * squares * (-2 * self.log_scale).exp()
         return fit - count * self.log_scale - log_root
 
-    def posterior(self, state: Posterior) -> ParameterPosterior:
-        """What the data leave of the parameters."""
-        if self.draws:
-            return self._near_data(state).posterior(len(state.designs))
-        return self._of_grid(state)
-
-    def _of_grid(self, state: Posterior) -> ParameterPosterior:
-        fit = self.log_likelihood(state)
-        return ParameterPosterior.of(self.z.expand(*fit.shape, -1), fit)
-
-    def _near_data(self, state: Posterior) -> NearData:
+    def near_data(self, state: Posterior) -> Drawn | None:
+        """Hypotheses drawn near what each group has seen, where the settings have them."""
+        if not self.draws:
+            return None
         fit = self.log_likelihood(state).flatten(0, 1)
-        rows = len(fit)
-        grid = Cloud(*(part.expand(rows, *part.shape) for part in (self.z, self.kind, self.tied)))
-        return NearData(draw_near_data(self, grid, fit, state))
+        parts = (part.expand(len(fit), *part.shape) for part in (self.z, self.kind, self.tied))
+        return draw_near_data(self, Cloud(*parts), fit, state)
 
-    def log_information_gain(self, state: Posterior, candidates: Tensor, wanted: Tensor) -> Tensor:
+    def posterior(self, state: Posterior, near: Drawn | None) -> ParameterPosterior:
+        """What the data leave of the parameters, by the grid and by what was drawn near them."""
+        if near is None:
+            fit = self.log_likelihood(state)
+            return ParameterPosterior.of(self.z.expand(*fit.shape, -1), fit)
+        batch = len(state.designs)
+        parts = (part.unflatten(0, (batch, -1)) for part in (near.cloud.z, near.log_weight))
+        return ParameterPosterior.of(*parts)
+
+    def log_information_gain(
+        self, state: Posterior, near: Drawn | None, candidates: Tensor, wanted: Tensor
+    ) -> Tensor:
         """The log of the nats that an outcome at each candidate gives about some parameters.
 
         [batch, group, query] for candidates [batch, query, design] or a group's own, and parameters
         `wanted` [batch, parameter]. As if the posterior were normal and the mean and log variance
         of an outcome linear in the parameters: the outcome then informs about the first with the
         noise of its own variance, and about the second with a variance of two.
-
-        While training, by the grid alone.
         """
         batch = len(state.designs)
         held = self.kernels.number * candidates.shape[-2] * max(1, state.count)
@@ -133,41 +138,19 @@ class Hypotheses(nn.Module):
         if batch > step:
             parts = (slice(i, i + step) for i in range(0, batch, step))
             each = ((state.episodes(p), candidates[p], wanted[p]) for p in parts)
-            return torch.cat([self.log_information_gain(*part) for part in each])
+            return torch.cat([self._gain_of_part(near is not None, *part) for part in each])
         mean, left = state.moments(candidates)
         log_variance = left.log() + 2 * self.log_scale[:, None, None]
-        if not self.draws or self.training:
-            posterior = self._of_grid(state)
-        else:
-            near = self._near_data(state)
-            posterior = near.posterior(batch)
-            more = near.moments(candidates, batch)
-            pairs = zip((mean, log_variance), more, strict=True)
+        if near is not None:
+            pairs = zip((mean, log_variance), near.moments(candidates), strict=True)
             mean, log_variance = (torch.cat(pair, 1) for pair in pairs)
-        return posterior.log_information(mean, log_variance, wanted)
+        return self.posterior(state, near).log_information(mean, log_variance, wanted)
 
-
-class NearData(NamedTuple):
-    """The grid's hypotheses and those drawn near the data, for each row: a group of an episode."""
-
-    drawn: Drawn
-
-    def posterior(self, batch: int) -> ParameterPosterior:
-        """What all of them say of the parameters."""
-        parts = (self.drawn.cloud.z, self.drawn.log_weight)
-        z, log_weight = (part.unflatten(0, (batch, -1)) for part in parts)
-        return ParameterPosterior.of(z, log_weight)
-
-    def moments(self, points: Tensor, batch: int) -> tuple[Tensor, Tensor]:
-        """Means and log variances [batch, hypothesis, group, n] of outcomes by the drawn ones."""
-        groups = len(self.drawn.log_weight) // batch
-        shared = points[:, None] if points.dim() == 3 else points
-        wide = shared.expand(-1, groups, -1, -1).flatten(0, 1)
-        mean, left = self.drawn.state.moments(wide)
-        log_variance = left.log() + 2 * self.drawn.log_scale[..., None, None]
-        both = (part[:, :, 0].unflatten(0, (batch, groups)) for part in (mean, log_variance))
-        first, second = (part.transpose(1, 2) for part in both)
-        return first, second
+    def _gain_of_part(
+        self, draws: bool, state: Posterior, candidates: Tensor, wanted: Tensor
+    ) -> Tensor:
+        near = self.near_data(state) if draws else None
+        return self.log_information_gain(state, near, candidates, wanted)
 
 
 class Explained(NamedTuple):

@@ -19,19 +19,40 @@ from torch import Tensor
 from aline.episodes import Context
 from aline.functions import ensemble
 from aline.functions.kernels import KINDS, Kernels
-from aline.functions.tempering import tempering_power
 
 if TYPE_CHECKING:
     from aline.functions.hypotheses import Hypotheses
 
 ROUNDS = (64, 64)  # draws, each round around all points so far
-EFFECTIVE = 8.0  # points that count at least where a proposal is laid out
+EFFECTIVE = 8.0  # hypotheses that count at least
 PARENTS = 32  # points that new ones are drawn around, at most
 WIDER = 1.5  # variance of a new one around its parent, over that of the posterior
 LEAST_VARIANCE = 1e-4
 FURTHEST = 2.8  # on the normal scale, which holds all but half a percent of a prior
 AT_ONCE = 2**20  # numbers of covariances that are computed at a time, so that they stay in cache
+LEAST_LOG_POWER = -25.0
+HALVINGS = 16  # of the interval in which a power is sought
 _LOG_2PI = math.log(2 * math.pi)
+
+
+def tempering_power(log_weight: Tensor, effective: float) -> Tensor:
+    """The power [row, 1], at most one, that leaves so many effective weights [row, n].
+
+    Weights that would leave fewer are raised to it.
+    """
+    # Minus infinity times zero would be no number.
+    log_weight = (log_weight - log_weight.amax(1, keepdim=True)).clamp_min(-1e9)
+    low, high = (
+        torch.full_like(log_weight[:, :1], LEAST_LOG_POWER),
+        torch.zeros_like(log_weight[:, :1]),
+    )
+    log_power = high
+    for _ in range(HALVINGS):
+        found = 1 / (log_power.exp() * log_weight).softmax(1).square().sum(1, keepdim=True)
+        enough = found >= effective
+        low, high = torch.where(enough, log_power, low), torch.where(enough, high, log_power)
+        log_power = torch.where(low == 0, low, 0.5 * (low + high))
+    return low.exp()
 
 
 class Cloud(NamedTuple):
@@ -169,10 +190,18 @@ class Drawn(NamedTuple):
     log_scale: Tensor  # [row, drawn]
     data: Data
 
-    @property
-    def state(self) -> ensemble.Posterior:
-        """The data as the drawn ones see them."""
-        return self.data.read(self.kernels)
+    def moments(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """Means and log variances [batch, drawn, group, n] of outcomes by the drawn ones.
+
+        At points [batch, n, design] or a group's own.
+        """
+        batch = len(points)
+        shared = points[:, None] if points.dim() == 3 else points
+        wide = shared.expand(-1, len(self.log_weight) // batch, -1, -1).flatten(0, 1)
+        mean, left = (part[:, :, 0] for part in self.data.read(self.kernels).moments(wide))
+        log_variance = left.log() + 2 * self.log_scale[..., None]
+        each = (part.unflatten(0, (batch, -1)).transpose(1, 2) for part in (mean, log_variance))
+        return next(each), next(each)
 
 
 def draw_near_data(
