@@ -7,9 +7,13 @@ Every method is a pair: who asks, and who answers. All methods of a part meet th
 noise, candidates and first points, so their differences are paired. What was played is kept in
 runs/functions; a part that is measured again replaces its rows in the output.
 
-Predictions ("errors"): gp1d and gp2d in the task's units, seven functions in a user's units with
+Predictions: gp1d and gp2d in the task's units, seven functions in a user's units with
 known noise. Parameters: gp1d and gp2d. "ensemble" is the fixed kernels' weighted mean and standard
 deviation, and as a score the log share of the goal's variance that they expect to go.
+
+The part "time" is the processor time of a step of the advisor (src/aline/functions), one thread:
+one more observation, 500 candidates for 100 points, a prediction at these; and of the fitted
+process, computed for the same data in the same run.
 """
 
 from __future__ import annotations
@@ -31,14 +35,15 @@ from aline.episodes import Context, FixedPool, Goal, Offer, play, take
 from aline.evaluation.active import LEVEL, Problem, make_problem, ratio
 from aline.evaluation.estimates import Estimate, mean
 from aline.evaluation.results import Row, result, row
+from aline.functions import Advice, Advisor
 from aline.functions.ensemble import read as read_ensemble
 from aline.functions.ensemble import spread_kernels
 from aline.functions.smooth import SmoothProcess
 from aline.model import Mixture, Model, StandardisedView, View, read_standardised
 from aline.model.hypotheses import Guess
 from aline.model.network import STEEP
-from aline.model.wider import mixed
-from aline.tasks import FUNCTIONS, get
+from aline.model.wider import Wider, mixed
+from aline.tasks import FUNCTIONS, Task, World, get
 from aline.tasks.gp import NOISE
 
 PROBLEMS = ("gp1d", "gp2d", *FUNCTIONS)
@@ -434,6 +439,13 @@ def play_chunk(
     return {name: torch.stack(values, 1) for name, values in look.found.items()}
 
 
+def subject(name: str) -> tuple[Model, Task]:
+    """The shipped model for a problem, and its task."""
+    dimensions = FUNCTIONS[name].dimensions if name in FUNCTIONS else int(name[2])
+    model = zoo.load(f"gp{dimensions}d")
+    return model, get(f"gp{dimensions}d", **model.spec.config).described_by(model.spec)
+
+
 def played(part: str, asker: str, score: Score, runs: int, folder: Path) -> Played:
     """All runs of one who asks, from the folder where they were played before."""
     path = folder / f"{part}-{asker}-{runs}.pt".replace(" ", "_")
@@ -441,9 +453,8 @@ def played(part: str, asker: str, score: Score, runs: int, folder: Path) -> Play
         kept: Played = torch.load(path)
         return kept
     name = part.removesuffix(" parameters")
-    dimensions = FUNCTIONS[name].dimensions if name in FUNCTIONS else int(name[2])
-    model = zoo.load(f"gp{dimensions}d")
-    task = get(f"gp{dimensions}d", **model.spec.config).described_by(model.spec)
+    model, task = subject(name)
+    dimensions = len(model.spec.design)
     names = ("lengthscale", "output_scale") if part != name else ()
     problem = make_problem(name, task, runs, seed=1 if names else 0)
     steps = PARAMETER_STEPS if names else STEPS[dimensions]
@@ -497,11 +508,88 @@ def measure(part: str, runs: int, folder: Path) -> list[Row]:
     return list(compare(part, found))
 
 
+@torch.no_grad()
+def advisor_step(advice: Advice, pool: Tensor, goal: Goal, world: World) -> tuple[Advice, float]:
+    """One step of a running experiment, and the milliseconds of processor time that it took."""
+    generator = torch.Generator().manual_seed(advice.state.count)
+    began = time.process_time()
+    found = advice.of_candidates(pool, goal)
+    score = found.terms.sum(-1)
+    if found.beyond is not None:
+        share, reduction = found.beyond
+        score = score + share * (reduction - score)
+    design = pool[:, int(score.argmax())]
+    taken = time.process_time() - began
+    outcome = world.answer(design[:, None], generator)[:, 0]
+    began = time.process_time()
+    advice = advice.extend(design, outcome.to(advice.state.outcomes.dtype))
+    if goal.points.shape[1]:
+        advice.at_points(goal.points)
+    else:
+        advice.context_features()
+    return advice, 1e3 * (taken + time.process_time() - began)
+
+
+def fitted_step(advice: Advice, pool: Tensor, goal: Goal) -> float:
+    """Milliseconds of processor time of the fitted process, for the same data."""
+    assert advice.units is not None
+    outcomes = advice.units.standardise(advice.source.context.outcomes)
+    began = time.process_time()
+    process = Wider.of(advice.source.context.designs, outcomes)
+    process.worth(pool, goal)
+    process.predict(goal.points)
+    return 1e3 * (time.process_time() - began)
+
+
+def time_rows(runs: int) -> Iterator[Row]:
+    """Of the last ten steps of some runs, after one more."""
+    for name in ("gp1d", "gp2d"):
+        model, task = subject(name)
+        steps, config = STEPS[int(name[2])], model.network.config
+        advisor = Advisor(model.spec, config.kernels, config.hypotheses).eval()
+        for label, target in (
+            ("task", "predictions"),
+            ("task", "parameters"),
+            ("user", "predictions"),
+        ):
+            taken: dict[str, list[float]] = {}
+            for run in range(runs + 1):
+                problem = make_problem(name, task, 1, seed=run)
+                names = ("lengthscale", "output_scale") if target == "parameters" else ()
+                goal, is_user = problem.aimed(names), label == "user"
+                empty = Context(
+                    problem.pool[:, :0],
+                    torch.zeros(1, 0, dtype=torch.float64 if is_user else torch.float32),
+                )
+                advice = advisor.read(empty, standardise=is_user)
+                for step in range(steps):
+                    advice, spent = advisor_step(advice, problem.pool, goal, problem.world)
+                    if run and step >= steps - 10:
+                        taken.setdefault("advisor", []).append(spent)
+                        if is_user:
+                            taken.setdefault("fitted process", []).append(
+                                fitted_step(advice, problem.pool, goal)
+                            )
+            for method, values in taken.items():
+                found = row(
+                    name,
+                    f"{method}, {label}'s units",
+                    target,
+                    "cpu_ms",
+                    steps,
+                    mean(torch.tensor(values)),
+                )
+                print(found["task"], found["method"], target, round(found["value"], 2), flush=True)
+                yield found
+
+
 def merged(path: Path, part: str, rows: list[Row]) -> list[Row]:
     """With what the file has of other parts."""
     old: list[Row] = json.loads(path.read_text())["rows"] if path.is_file() else []
 
     def part_of(one: dict[str, Any]) -> str:
+        if one["metric"] == "cpu_ms":
+            return "time"
         suffix = " parameters" if one["target"] == "parameters" else ""
         return str(one["task"]) + suffix
 
@@ -511,7 +599,7 @@ def merged(path: Path, part: str, rows: list[Row]) -> list[Row]:
 def main() -> None:
     """Measure parts, and write after each."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parts = (*PROBLEMS, *PARAMETER_PROBLEMS)
+    parts = (*PROBLEMS, *PARAMETER_PROBLEMS, "time")
     parser.add_argument("--part", action="append", choices=parts, help="all by default")
     parser.add_argument("--runs", type=int, default=60)
     parser.add_argument("--folder", type=Path, default=Path("runs/functions"))
@@ -520,7 +608,11 @@ def main() -> None:
     torch.set_num_threads(1)
     began = time.process_time()
     for part in arguments.part or parts:
-        rows = merged(arguments.output, part, measure(part, arguments.runs, arguments.folder))
+        if part == "time":
+            new = list(time_rows(min(arguments.runs, 5)))
+        else:
+            new = measure(part, arguments.runs, arguments.folder)
+        rows = merged(arguments.output, part, new)
         whole = result("functions", rows, time.process_time() - began)
         arguments.output.write_text(json.dumps(whole, indent=1) + "\n")
 

@@ -17,6 +17,7 @@ RANKS = {
     "spaces": 1,
     "tasks": 2,
     "episodes": 3,
+    "functions": 4,
     "model": 4,
     "zoo": 5,
     "training": 6,
