@@ -509,11 +509,16 @@ def measure(part: str, runs: int, folder: Path) -> list[Row]:
 
 
 @torch.no_grad()
-def advisor_step(advice: Advice, pool: Tensor, goal: Goal, world: World) -> tuple[Advice, float]:
-    """One step of a running experiment, and the milliseconds of processor time that it took."""
+def advisor_step(
+    advice: Advice, pool: Tensor, goal: Goal, world: World, ranked: bool
+) -> tuple[Advice, float]:
+    """One step of a running experiment, and the milliseconds of processor time that it took.
+
+    Candidates are only `ranked`, or described by features as well.
+    """
     generator = torch.Generator().manual_seed(advice.state.count)
     began = time.process_time()
-    found = advice.of_candidates(pool, goal)
+    found = advice.rank(pool, goal) if ranked else advice.of_candidates(pool, goal)
     score = found.terms.sum(-1)
     if found.beyond is not None:
         share, reduction = found.beyond
@@ -541,46 +546,44 @@ def fitted_step(advice: Advice, pool: Tensor, goal: Goal) -> float:
     return 1e3 * (time.process_time() - began)
 
 
+def time_run(name: str, target: str, is_user: bool, ranked: bool, seed: int) -> list[list[float]]:
+    """Milliseconds of the last ten steps of a run: the advisor's, the fitted process's."""
+    model, task = subject(name)
+    config, problem = model.network.config, make_problem(name, task, 1, seed)
+    advisor = Advisor(model.spec, config.kernels, config.hypotheses).eval()
+    goal = problem.aimed(("lengthscale", "output_scale") if target == "parameters" else ())
+    nothing = torch.zeros(1, 0, dtype=torch.float64 if is_user else torch.float32)
+    advice = advisor.read(Context(problem.pool[:, :0], nothing), standardise=is_user)
+    ours: list[float] = []
+    fitted: list[float] = []
+    for _ in range(STEPS[int(name[2])]):
+        advice, spent = advisor_step(advice, problem.pool, goal, problem.world, ranked)
+        ours.append(spent)
+        if is_user and advice.state.count > STEPS[int(name[2])] - 10:
+            fitted.append(fitted_step(advice, problem.pool, goal))
+    return [ours[-10:], fitted]
+
+
 def time_rows(runs: int) -> Iterator[Row]:
-    """Of the last ten steps of some runs, after one more."""
+    """Of some runs, after one more."""
+    cases = [("predictions", False, True), ("predictions", False, False),
+             ("parameters", False, True), ("predictions", True, True),
+             ("predictions", True, False)]  # fmt: skip
     for name in ("gp1d", "gp2d"):
-        model, task = subject(name)
-        steps, config = STEPS[int(name[2])], model.network.config
-        advisor = Advisor(model.spec, config.kernels, config.hypotheses).eval()
-        for label, target in (
-            ("task", "predictions"),
-            ("task", "parameters"),
-            ("user", "predictions"),
-        ):
-            taken: dict[str, list[float]] = {}
-            for run in range(runs + 1):
-                problem = make_problem(name, task, 1, seed=run)
-                names = ("lengthscale", "output_scale") if target == "parameters" else ()
-                goal, is_user = problem.aimed(names), label == "user"
-                empty = Context(
-                    problem.pool[:, :0],
-                    torch.zeros(1, 0, dtype=torch.float64 if is_user else torch.float32),
-                )
-                advice = advisor.read(empty, standardise=is_user)
-                for step in range(steps):
-                    advice, spent = advisor_step(advice, problem.pool, goal, problem.world)
-                    if run and step >= steps - 10:
-                        taken.setdefault("advisor", []).append(spent)
-                        if is_user:
-                            taken.setdefault("fitted process", []).append(
-                                fitted_step(advice, problem.pool, goal)
-                            )
-            for method, values in taken.items():
-                found = row(
-                    name,
-                    f"{method}, {label}'s units",
-                    target,
-                    "cpu_ms",
-                    steps,
-                    mean(torch.tensor(values)),
-                )
-                print(found["task"], found["method"], target, round(found["value"], 2), flush=True)
-                yield found
+        for target, is_user, ranked in cases:
+            every = [time_run(name, target, is_user, ranked, seed) for seed in range(runs + 1)][1:]
+            units = "user's units" if is_user else "task's units"
+            what = "advisor, ranks" if ranked else "advisor, features"
+            for method, values in (
+                (what, [r[0] for r in every]),
+                ("fitted", [r[1] for r in every]),
+            ):
+                if values[0]:
+                    taken = mean(torch.tensor(values).flatten())
+                    last = STEPS[int(name[2])]
+                    found = row(name, f"{method}, {units}", target, "cpu_ms", last, taken)
+                    print(name, target, found["method"], taken, flush=True)
+                    yield found
 
 
 def merged(path: Path, part: str, rows: list[Row]) -> list[Row]:

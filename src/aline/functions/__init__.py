@@ -5,9 +5,19 @@ from aline.functions.advisor import (
     Advisor,
     Beyond,
     CandidateAdvice,
+    CandidateTerms,
     Frame,
     PointAdvice,
 )
 from aline.functions.units import Units
 
-__all__ = ["Advice", "Advisor", "Beyond", "CandidateAdvice", "Frame", "PointAdvice", "Units"]
+__all__ = [
+    "Advice",
+    "Advisor",
+    "Beyond",
+    "CandidateAdvice",
+    "CandidateTerms",
+    "Frame",
+    "PointAdvice",
+    "Units",
+]

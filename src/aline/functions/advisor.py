@@ -59,13 +59,21 @@ class PointAdvice(NamedTuple):
     beyond: Beyond | None = None  # in a user's units
 
 
-class CandidateAdvice(NamedTuple):
-    """What candidates are expected to do for a goal."""
+class CandidateTerms(NamedTuple):
+    """What candidates are expected to do for a goal: enough to rank them."""
 
-    features: Tensor  # [batch, group, n, candidate_width]
     terms: Tensor  # [batch, group, n, score_terms], zero where a term does not apply
+    log_shares: Tensor | None  # [batch, group, n, kernel + 1], for goals with predictions
     # In a user's units: a share [batch] and the log variance reduction [batch, group, n] of
     # functions beyond the task's prior.
+    beyond: tuple[Tensor, Tensor] | None = None
+
+
+class CandidateAdvice(NamedTuple):
+    """The same, and what a network may want to know of candidates beside it."""
+
+    features: Tensor  # [batch, group, n, candidate_width]
+    terms: Tensor  # as in CandidateTerms
     beyond: tuple[Tensor, Tensor] | None = None
 
 
@@ -234,23 +242,30 @@ class Advice:
         return Beyond(self._share, log_weight, *self.units.restore(mean, std))
 
     @torch.no_grad()
-    def of_candidates(self, candidates: Tensor, goal: Goal) -> CandidateAdvice:
+    def rank(self, candidates: Tensor, goal: Goal) -> CandidateTerms:
         """What candidates [batch, n, design] or a group's own would do for a goal."""
-        features, _, _ = self._expected(candidates)
-        shape = (*features.shape[:-1], self.advisor.kernels.number + 1)
-        shares, nats = features.new_zeros(shape), features.new_zeros(shape[:-1])
-        has_points = bool(goal.points.shape[1])
-        if has_points:
+        batch, groups, count = len(candidates), self.state.groups, candidates.shape[-2]
+        terms = torch.zeros(batch, groups, count, self.advisor.score_terms)
+        log_shares = None
+        if goal.points.shape[1]:
             reduction = self.state.variance_reduction(candidates, goal.points, goal.points_mask)
-            shares = reduction.log_shares().float()
+            log_shares = reduction.log_shares().float()
+            terms[..., 0] = log_shares[..., -1]
         if goal.has_parameters and self.advisor.hypotheses is not None:
             near = None if self.advisor.training else self._near  # too slow for a training
             gain = self.advisor.hypotheses.log_information_gain
-            nats = gain(self.hypotheses, near, candidates, goal.parameters)
-        applies = shares.new_full((*shape[:-1], 1), float(has_points))
-        features = torch.cat([features, shares / NATS_UNIT, applies], -1)
-        terms = torch.stack([shares[..., -1], nats], -1)
-        return CandidateAdvice(features, terms, self._reduction_beyond(candidates, goal))
+            terms[..., 1] = gain(self.hypotheses, near, candidates, goal.parameters)
+        return CandidateTerms(terms, log_shares, self._reduction_beyond(candidates, goal))
+
+    @torch.no_grad()
+    def of_candidates(self, candidates: Tensor, goal: Goal) -> CandidateAdvice:
+        """As `rank`, with features."""
+        features, _, _ = self._expected(candidates)
+        terms, log_shares, beyond = self.rank(candidates, goal)
+        extra = features.new_zeros(*features.shape[:-1], self.advisor.kernels.number + 2)
+        if log_shares is not None:
+            extra[..., :-1], extra[..., -1] = log_shares / NATS_UNIT, 1.0
+        return CandidateAdvice(torch.cat([features, extra], -1), terms, beyond)
 
     def _reduction_beyond(self, candidates: Tensor, goal: Goal) -> tuple[Tensor, Tensor] | None:
         """For goals of predictions alone."""

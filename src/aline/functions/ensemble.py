@@ -199,10 +199,10 @@ class Posterior:
 
     def episodes(self, rows: slice) -> Posterior:
         """Of some episodes, without extra observations."""
-        parts = (self.designs, self.outcomes, self.factor, self.white, self.visible, self.kept)
-        some = (None if part is None else part[rows] for part in parts)
+        parts = ("designs", "outcomes", "factor", "white", "visible", "kept")
+        some = {name: part[rows] for name in parts if (part := getattr(self, name)) is not None}
         units = self.units and Units(self.units.loc[rows], self.units.scale[rows])
-        return Posterior(self.kernels, *some, units=units)  # type: ignore[arg-type]
+        return replace(self, **some, units=units, memory=Memory())
 
     def some(self, index: Tensor, known: Memory | None = None) -> Posterior:
         """Of some kernels [batch, n], where each episode has its own.
