@@ -180,3 +180,18 @@ def test_repeated_designs_and_outcomes_stay_numbers(noise: float | None) -> None
         wanted = torch.ones(2, 6, dtype=torch.bool)
         reduction = process.log_variance_reduction(POINTS, TARGETS, wanted)
         assert all(value.isfinite().all() for value in (mean, std, reduction))
+
+
+def test_many_observations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some say which kernels read all; what is predicted stays the same."""
+    context = valley(40)
+    log_weight, mean, _ = SmoothProcess.read(context).predict(POINTS)
+    monkeypatch.setattr(smooth, "MOST", 30)
+    monkeypatch.setattr(smooth, "HELD", 40 * 40 * 12)
+    many = SmoothProcess.read(context)
+    assert many.place.shape[1] == smooth.SCORING
+    grown = many.extend(context.designs[:, 0] * 0.5, context.outcomes[:, 0])
+    assert grown.place.shape[1] <= smooth.SCORING
+    expected = (log_weight.exp() * mean).sum(-1)
+    found = many.predict(POINTS)
+    assert torch.allclose((found[0].exp() * found[1]).sum(-1), expected, atol=0.01)

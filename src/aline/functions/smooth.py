@@ -35,6 +35,8 @@ FEWEST = 5  # lengthscales of more dimensions
 ROUNDS = 6  # of refinement where a whole context is read; after one more observation, one
 EFFECTIVE = 8.0  # kernels that count at least, or else some get neighbours
 LIGHT = 0.02  # share of the weight below which a kernel needs none
+MOST = 200  # observations up to which kernels get neighbours: the cost is cubic in their number
+HELD = 4_000_000  # numbers of factors that are held at most
 DROPPED = 20.0  # nats below the likeliest
 WORTH_DROPPING = 0.8  # share of the kernels that may be left: each time all are copied
 SCORING = 8  # kernels at most
@@ -76,16 +78,29 @@ class SmoothProcess:
 
     @classmethod
     def read(cls, context: Context, noise: float | None = None) -> SmoothProcess:
-        """For a whole context of at least two observations."""
+        """For a whole context of at least two observations.
+
+        Of many observations some say which kernels shall read all.
+        """
+        context = Context(context.designs.double(), context.outcomes.double())
+        if context.length > MOST:
+            few = cls.read(_thinned(context), noise)._weighted(SCORING)
+            return cls._of(context, few.place, 0.0, noise)
         batch, _, design = context.designs.shape
         place = _coarse_lattice(design).expand(batch, -1, -1)
-        doubled = Context(context.designs.double(), context.outcomes.double())
-        state = ensemble.read(_kernels(place), doubled, standardise=True)
-        log_cell = torch.full(place.shape[:2], (design + 1) * math.log(COARSE)).double()
-        found = cls(state, place, log_cell, torch.zeros_like(log_cell, dtype=torch.bool), noise)
+        found = cls._of(context, place, (design + 1) * math.log(COARSE), noise)
         for _ in range(ROUNDS):
             found = found._refine()
         return found._drop()
+
+    @classmethod
+    def _of(
+        cls, context: Context, place: Tensor, log_cell: float, noise: float | None
+    ) -> SmoothProcess:
+        """Kernels at places of the lattice that stand for equal volumes."""
+        state = ensemble.read(_kernels(place), context, standardise=True)
+        cells = torch.full(place.shape[:2], log_cell, dtype=torch.float64)
+        return cls(state, place, cells, torch.zeros_like(cells, dtype=torch.bool), noise)
 
     def extend(self, design: Tensor, outcome: Tensor) -> SmoothProcess:
         """With one more observation: design [batch, design], outcome [batch]."""
@@ -152,7 +167,7 @@ class SmoothProcess:
         coarse = 1 / share.square().sum(1) < EFFECTIVE
         heaviest, best = share.masked_fill(self.refined, 0.0).max(1)
         coarse &= heaviest > LIGHT
-        if not bool(coarse.any()):
+        if self.state.count > MOST or not bool(coarse.any()):
             return self
         place = self.place[rows, best][:, None] + _around(self.place.shape[-1])
         context = Context(self.state.designs, self.state.outcomes)
@@ -176,7 +191,7 @@ class SmoothProcess:
         """Without kernels of no weight."""
         mass = self._log_mass
         lively = mass > mass.amax(1, keepdim=True) - DROPPED
-        count = int(lively.sum(1).max())
+        count = min(int(lively.sum(1).max()), max(SCORING, HELD // self.state.count**2))
         if count > WORTH_DROPPING * mass.shape[1]:
             return self
         index = mass.topk(count, 1).indices.sort(1).values
@@ -249,6 +264,15 @@ def _coarse_lattice(design: int) -> Tensor:
     lengths = COARSE * torch.arange(LENGTHS.get(design, FEWEST)).double()
     ratios = COARSE * torch.arange(RATIOS).double()
     return torch.cartesian_prod(*[lengths] * design, ratios)
+
+
+def _thinned(context: Context) -> Context:
+    """MOST of the observations, the same in whatever order they came."""
+    axes = torch.arange(1.0, 1 + context.designs.shape[2], dtype=torch.float64)
+    order = (context.designs @ axes.sqrt()).argsort(1)
+    kept = order[:, torch.linspace(0, context.length - 1, MOST).long()]
+    rows = torch.arange(len(kept))[:, None]
+    return Context(context.designs[rows, kept], context.outcomes[rows, kept])
 
 
 def _around(size: int) -> Tensor:
