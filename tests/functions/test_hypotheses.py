@@ -33,17 +33,9 @@ def played(batch: int, count: int) -> tuple[SimulatedWorld, Context]:
     return world, Context(designs, world.answer(designs, seeded(3)))
 
 
-def posterior(made: Hypotheses, state: Posterior) -> ParameterPosterior:
-    return made.posterior(state, made.near_data(state))
-
-
-def gain(made: Hypotheses, state: Posterior, candidates: Tensor, wanted: Tensor) -> Tensor:
-    return made.log_information_gain(state, made.near_data(state), candidates, wanted)
-
-
 def posterior_of(context: Context, count: int = 128) -> ParameterPosterior:
     made = hypotheses(count)
-    return posterior(made, made.read(context))
+    return made.posterior(made.read(context))
 
 
 def exact(context: Context) -> tuple[Tensor, Tensor]:
@@ -99,19 +91,19 @@ def test_it_is_near_the_exact_posterior_after_many_data() -> None:
 def test_growing_and_prefixes_are_reading() -> None:
     made = hypotheses(24)
     _, context = played(3, 6)
-    whole = posterior(made, made.read(context))
+    whole = made.posterior(made.read(context))
     grown: Posterior = made.read(Context.empty(3, 1))
     for step in range(6):
         grown = grown.extend(context.designs[:, step], context.outcomes[:, step])
-    for other in (posterior(made, grown), posterior(made, _last_apart(made, context))):
+    for other in (made.posterior(grown), made.posterior(_last_apart(made, context))):
         for mine, theirs in zip(whole, other, strict=True):
             assert torch.allclose(mine, theirs, atol=1e-3)
     lengths = torch.tensor([2, 6])
     visible = (torch.arange(6) < lengths[:, None]).expand(3, -1, -1)
-    split = posterior(made, made.read(context).prefixes(visible))
+    split = made.posterior(made.read(context).prefixes(visible))
     short = Context(context.designs[:, :2], context.outcomes[:, :2])
     assert torch.allclose(split.mean[:, 1:], whole.mean, atol=1e-3)
-    found = posterior(made, made.read(short)).mean
+    found = made.posterior(made.read(short)).mean
     assert torch.allclose(split.mean[:, :1], found, atol=1e-4)
     assert found.shape == (3, 1, 2)
 
@@ -129,11 +121,11 @@ def test_information_about_parameters() -> None:
     state = made.read(context)
     again, new = context.designs[:, -1:], SPEC.design.sample(30, 40, seeded(4))
     both, first = torch.tensor([True, True]), torch.tensor([True, False])
-    nats = gain(made, state, new, both.expand(30, 2)).exp()
-    repeated = gain(made, state, again, both.expand(30, 2)).exp()
+    nats = made.log_information_gain(state, new, both.expand(30, 2)).exp()
+    repeated = made.log_information_gain(state, again, both.expand(30, 2)).exp()
     assert nats.shape == (30, 1, 40)
     assert float(repeated.mean()) < 0.3 * float(nats.amax(-1).mean())
-    one = gain(made, state, new, first.expand(30, 2)).exp()
+    one = made.log_information_gain(state, new, first.expand(30, 2)).exp()
     assert bool((one <= nats * 1.001 + 1e-6).all())
     assert float(one.mean()) > 0.3 * float(nats.mean())
 
@@ -144,7 +136,7 @@ def test_it_is_what_the_exact_gain_is_on_average() -> None:
     world, context = played(48, 8)
     offers = SPEC.design.sample(48, 30, seeded(5))
     wanted = torch.ones(48, 2, dtype=torch.bool)
-    nats = gain(made, made.read(context), offers, wanted)[:, 0]
+    nats = made.log_information_gain(made.read(context), offers, wanted)[:, 0]
     rows = torch.arange(48)
     gains = []
     for pick in (nats.argmax(1), nats.argmin(1)):
@@ -168,7 +160,7 @@ def test_a_large_batch_is_computed_in_parts(monkeypatch: pytest.MonkeyPatch) -> 
     made = hypotheses(24)
     _, context = played(5, 4)
     offers, wanted = SPEC.design.sample(5, 7, seeded(4)), torch.ones(5, 2).bool()
-    whole = gain(made, made.read(context), offers, wanted)
+    whole = made.log_information_gain(made.read(context), offers, wanted)
     monkeypatch.setattr("aline.functions.hypotheses.AT_ONCE", 2 * 24 * 7 * 4)
-    parts = gain(made, made.read(context), offers, wanted)
+    parts = made.log_information_gain(made.read(context), offers, wanted)
     assert torch.allclose(parts, whole, atol=1e-4)

@@ -121,8 +121,7 @@ def posteriors(
 
 
 def posterior(made: Hypotheses, context: Context) -> ParameterPosterior:
-    state = made.read(context)
-    return made.posterior(state, made.near_data(state))
+    return made.posterior(made.read(context))
 
 
 def test_without_data_they_are_the_prior() -> None:

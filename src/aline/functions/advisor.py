@@ -24,7 +24,6 @@ from aline.errors import InputError, InternalError
 from aline.functions import ensemble
 from aline.functions.ensemble import LEAST_VARIANCE, Posterior
 from aline.functions.hypotheses import Hypotheses, ParameterPosterior
-from aline.functions.importance_draws import Drawn
 from aline.functions.smooth import SmoothProcess
 from aline.functions.units import Units
 from aline.spaces import Real
@@ -175,13 +174,7 @@ class Advice:
     def parameters(self) -> ParameterPosterior | None:
         """What the data leave of the parameters, by hypotheses."""
         hypotheses = self.advisor.hypotheses
-        return None if hypotheses is None else hypotheses.posterior(self.hypotheses, self._near)
-
-    @cached_property
-    def _near(self) -> Drawn | None:
-        """Hypotheses drawn near the data."""
-        assert self.advisor.hypotheses is not None
-        return self.advisor.hypotheses.near_data(self.hypotheses)
+        return None if hypotheses is None else hypotheses.posterior(self.hypotheses)
 
     @torch.no_grad()
     def context_features(self) -> Tensor:
@@ -252,9 +245,8 @@ class Advice:
             log_shares = reduction.log_shares().float()
             terms[..., 0] = log_shares[..., -1]
         if goal.has_parameters and self.advisor.hypotheses is not None:
-            near = None if self.advisor.training else self._near  # too slow for a training
             gain = self.advisor.hypotheses.log_information_gain
-            terms[..., 1] = gain(self.hypotheses, near, candidates, goal.parameters)
+            terms[..., 1] = gain(self.hypotheses, candidates, goal.parameters)
         return CandidateTerms(terms, log_shares, self._reduction_beyond(candidates, goal))
 
     @torch.no_grad()

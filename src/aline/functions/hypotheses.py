@@ -21,7 +21,6 @@ from aline.functions.ensemble import Posterior
 from aline.functions.importance_draws import (
     EFFECTIVE,
     Cloud,
-    Drawn,
     draw_near_data,
     tempering_power,
 )
@@ -105,32 +104,29 @@ class Hypotheses(nn.Module):
         fit = -0.5 * squares * (-2 * self.log_scale).exp()
         return fit - count * self.log_scale - log_root
 
-    def near_data(self, state: Posterior) -> Drawn | None:
-        """Hypotheses drawn near what each group has seen, where the settings have them."""
+    def posterior(self, state: Posterior) -> ParameterPosterior:
+        """What the data leave of the parameters, by the grid and by draws near the data."""
         if not self.draws:
-            return None
-        fit = self.log_likelihood(state).flatten(0, 1)
-        parts = (part.expand(len(fit), *part.shape) for part in (self.z, self.kind, self.tied))
-        return draw_near_data(self, Cloud(*parts), fit, state)
+            return self._grid_posterior(state)
+        fit = self.log_likelihood(state)
+        parts = (self.z, self.kind, self.tied)
+        grid = Cloud(*(part.expand(fit.shape[:2].numel(), *part.shape) for part in parts))
+        drawn = draw_near_data(self, grid, fit.flatten(0, 1), state)
+        return ParameterPosterior.of(*(part.unflatten(0, fit.shape[:2]) for part in drawn))
 
-    def posterior(self, state: Posterior, near: Drawn | None) -> ParameterPosterior:
-        """What the data leave of the parameters, by the grid and by what was drawn near them."""
-        if near is None:
-            fit = self.log_likelihood(state)
-            return ParameterPosterior.of(self.z.expand(*fit.shape, -1), fit)
-        batch = len(state.designs)
-        parts = (part.unflatten(0, (batch, -1)) for part in (near.cloud.z, near.log_weight))
-        return ParameterPosterior.of(*parts)
+    def _grid_posterior(self, state: Posterior) -> ParameterPosterior:
+        fit = self.log_likelihood(state)
+        return ParameterPosterior.of(self.z.expand(*fit.shape, -1), fit)
 
-    def log_information_gain(
-        self, state: Posterior, near: Drawn | None, candidates: Tensor, wanted: Tensor
-    ) -> Tensor:
+    def log_information_gain(self, state: Posterior, candidates: Tensor, wanted: Tensor) -> Tensor:
         """The log of the nats that an outcome at each candidate gives about some parameters.
 
         [batch, group, query] for candidates [batch, query, design] or a group's own, and parameters
         `wanted` [batch, parameter]. As if the posterior were normal and the mean and log variance
         of an outcome linear in the parameters: the outcome then informs about the first with the
         noise of its own variance, and about the second with a variance of two.
+
+        By the grid alone: draws near the data add nothing here (results/functions.json).
         """
         batch = len(state.designs)
         held = self.kernels.number * candidates.shape[-2] * max(1, state.count)
@@ -138,19 +134,10 @@ class Hypotheses(nn.Module):
         if batch > step:
             parts = (slice(i, i + step) for i in range(0, batch, step))
             each = ((state.episodes(p), candidates[p], wanted[p]) for p in parts)
-            return torch.cat([self._gain_of_part(near is not None, *part) for part in each])
+            return torch.cat([self.log_information_gain(*part) for part in each])
         mean, left = state.moments(candidates)
         log_variance = left.log() + 2 * self.log_scale[:, None, None]
-        if near is not None:
-            pairs = zip((mean, log_variance), near.moments(candidates), strict=True)
-            mean, log_variance = (torch.cat(pair, 1) for pair in pairs)
-        return self.posterior(state, near).log_information(mean, log_variance, wanted)
-
-    def _gain_of_part(
-        self, draws: bool, state: Posterior, candidates: Tensor, wanted: Tensor
-    ) -> Tensor:
-        near = self.near_data(state) if draws else None
-        return self.log_information_gain(state, near, candidates, wanted)
+        return self._grid_posterior(state).log_information(mean, log_variance, wanted)
 
 
 class Explained(NamedTuple):

@@ -181,33 +181,14 @@ class Proposal(NamedTuple):
         return density
 
 
-class Drawn(NamedTuple):
-    """The grid's hypotheses, then those drawn near the data."""
-
-    cloud: Cloud  # of all
-    log_weight: Tensor  # [row, hypothesis], of all
-    kernels: Kernels  # of the drawn ones
-    log_scale: Tensor  # [row, drawn]
-    data: Data
-
-    def moments(self, points: Tensor) -> tuple[Tensor, Tensor]:
-        """Means and log variances [batch, drawn, group, n] of outcomes by the drawn ones.
-
-        At points [batch, n, design] or a group's own.
-        """
-        batch = len(points)
-        shared = points[:, None] if points.dim() == 3 else points
-        wide = shared.expand(-1, len(self.log_weight) // batch, -1, -1).flatten(0, 1)
-        mean, left = (part[:, :, 0] for part in self.data.read(self.kernels).moments(wide))
-        log_variance = left.log() + 2 * self.log_scale[..., None]
-        each = (part.unflatten(0, (batch, -1)).transpose(1, 2) for part in (mean, log_variance))
-        return next(each), next(each)
-
-
 def draw_near_data(
     grid: Hypotheses, cloud: Cloud, log_likelihood: Tensor, state: ensemble.Posterior
-) -> Drawn:
-    """Draw near the likely ones of a cloud [row, hypothesis], in rounds."""
+) -> tuple[Tensor, Tensor]:
+    """Draw near the likely ones of a cloud [row, hypothesis], in rounds.
+
+    Returns the grid's hypotheses and the drawn ones [row, hypothesis, parameter], and the logs of
+    their weights [row, hypothesis].
+    """
     columns, data, size = grid.lengthscale_columns, Data.of(state), cloud.z.shape[1]
     # Kinds are drawn in equal shares and, of several axes, half of all hypotheses are tied.
     log_sorts = math.log(len(KINDS) * (2 if len(columns) > 1 else 1))
@@ -224,8 +205,7 @@ def draw_near_data(
         for drawn, one in zip(ROUNDS, proposals, strict=False):
             origins.append(one.log_density(cloud) + math.log(drawn))
         log_weight = log_likelihood + log_prior - torch.logsumexp(torch.stack(origins), 0)
-    kernels, log_scale = grid.processes(cloud.z[:, size:], cloud.kind[:, size:])
-    return Drawn(cloud, log_weight, kernels, log_scale, data)
+    return cloud.z, log_weight
 
 
 def _log_likelihood(kernels: Kernels, log_scale: Tensor, data: Data) -> Tensor:
