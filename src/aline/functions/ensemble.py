@@ -343,9 +343,9 @@ class Posterior:
             squares = (shared.square() @ weight[..., None])[..., 0]
         reduction = squares.unflatten(-1, (self.groups, -1)) / own
         size = (self.evidence.log_weight + 2 * self.evidence.log_scale).softmax(-1)
-        total = (size.mT * before).sum(1)[..., None]
-        average = torch.einsum("bgk,bkgq->bgq", size, reduction) / total
-        return VarianceReduction(reduction, before[..., None], average)
+        size, before = size.mT[..., None], before[..., None]
+        average = (size * reduction).sum(1) / (size * before).sum(1)
+        return VarianceReduction(reduction, before, average)
 
     def shared_covariance(self, candidates: Tensor, targets: Tensor) -> Tensor:
         """Of candidates and targets given what each group has seen.

@@ -34,14 +34,14 @@ LENGTHS, RATIOS = {1: 9, 2: 7}, 7  # how many it has of each; lengthscales by di
 FEWEST = 5  # lengthscales of more dimensions
 ROUNDS = 6  # of refinement where a whole context is read; after one more observation, one
 EFFECTIVE = 8.0  # kernels that count at least, or else some get neighbours
-LIGHT = 0.02  # share of the weight below which a kernel needs none
+LIGHT = 0.05  # share of the weight below which a kernel needs none
 MOST = 200  # observations up to which kernels get neighbours: the cost is cubic in their number
 HELD = 4_000_000  # numbers of factors that are held at most
 DROPPED = 20.0  # nats below the likeliest
 WORTH_DROPPING = 0.8  # share of the kernels that may be left: each time all are copied
 SCORING = 8  # kernels at most
-PREDICTING = 240  # over the number of observations: kernels for a prediction, if more than these
-KEPT_MASS = 0.9  # over the best ones' that the last scoring kernels must hold to be used again
+PREDICTING = 160  # over the number of observations: kernels for a prediction, if more than these
+KEPT_MASS = 0.8  # over the best ones' that the last scoring kernels must hold to be used again
 NOISES = (3e-4, 1e3)  # over the outcomes' spread: beyond these a known one makes no difference
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
@@ -253,7 +253,8 @@ class SmoothProcess:
         shared = few.state.shared_covariance(candidates, targets)
         (here, left), (there, _) = (few.state.moments(part) for part in (candidates, targets))
         here, there = (few.apart(part[:, :, 0]) for part in (here, there))
-        common = torch.einsum("bk,bkqt->bqt", few.sizes, shared) + here.mT @ there
+        common = (few.sizes[:, None] @ shared.flatten(2)).view(shared[:, 0].shape)
+        common = torch.baddbmm(common, here.mT, there)
         squares = (common.square() @ wanted.to(common.dtype)[..., None])[..., 0]
         own = (few.sizes[..., None] * left[:, :, 0]).sum(1) + here.square().sum(1)
         return (squares / own).clamp_min(1e-300).log()
