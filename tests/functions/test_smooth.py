@@ -47,7 +47,7 @@ def regressor(few: Weighted, episode: int, kernel: int) -> GaussianProcessRegres
 def test_every_kernel_predicts_as_scikit_learn_does(noise: float | None) -> None:
     context = valley(15)
     process = SmoothProcess.read(context, noise)
-    y, few = standardised(context, process), process._weighted(smooth.PREDICTING // 15)
+    y, few = standardised(context, process), process._sample(smooth.PREDICTING // 15)
     log_weight, means, stds = process.predict(POINTS)
     assert torch.allclose(log_weight.exp().sum(-1), torch.ones(2, 9).double())
     for kernel in (0, 3):
@@ -141,7 +141,7 @@ def test_growing_is_nearly_reading(noise: float | None) -> None:
         grown.log_variance_reduction(POINTS, TARGETS, torch.ones(2, 6, dtype=torch.bool))
     whole = SmoothProcess.read(context, noise)
     means = [(p[0].exp() * p[1]).sum(-1) for p in (grown.predict(POINTS), whole.predict(POINTS))]
-    assert torch.allclose(*means, atol=0.01)
+    assert torch.allclose(*means, atol=0.03)
     assert float((grown.log_evidence - whole.log_evidence).abs().max()) < 1.0
 
 

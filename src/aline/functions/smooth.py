@@ -41,18 +41,19 @@ DROPPED = 20.0  # nats below the likeliest
 WORTH_DROPPING = 0.8  # share of the kernels that may be left: each time all are copied
 SCORING = 8  # kernels at most
 PREDICTING = 160  # over the number of observations: kernels for a prediction, if more than these
-KEPT_MASS = 0.8  # over the best ones' that the last scoring kernels must hold to be used again
+ENOUGH = 0.7  # of the last scoring kernels that must count for them to be used again
 NOISES = (3e-4, 1e3)  # over the outcomes' spread: beyond these a known one makes no difference
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 
 class Weighted(NamedTuple):
-    """Some kernels of the lattice with their weights."""
+    """A sample of the lattice's kernels with their weights."""
 
     state: Posterior
     log_weight: Tensor  # [batch, kernel], normalised
     log_variance: Tensor  # [batch, kernel], the function's
     place: Tensor  # [batch, kernel, design + 1], in the lattice
+    log_mass: Tensor  # [batch, kernel], when they were sampled
 
     @property
     def sizes(self) -> Tensor:
@@ -84,8 +85,10 @@ class SmoothProcess:
         """
         context = Context(context.designs.double(), context.outcomes.double())
         if context.length > MOST:
-            few = cls.read(_thinned(context), noise)._weighted(SCORING)
-            return cls._of(context, few.place, 0.0, noise)
+            few = cls.read(_thinned(context), noise)
+            index = few._log_mass.topk(SCORING, 1).indices
+            place = few.place.gather(1, index[..., None].expand(-1, -1, few.place.shape[-1]))
+            return cls._of(context, place, 0.0, noise)
         batch, _, design = context.designs.shape
         place = _coarse_lattice(design).expand(batch, -1, -1)
         found = cls._of(context, place, (design + 1) * math.log(COARSE), noise)
@@ -200,37 +203,40 @@ class SmoothProcess:
         state = self.state.some(index)
         return SmoothProcess(state, place, log_cell, refined, self.noise, self.last)
 
-    def _weighted(self, count: int) -> Weighted:
-        """The kernels of most weight."""
-        mass, index = self._log_mass.topk(min(count, self.place.shape[1]), 1)
-        index = torch.where(mass == -torch.inf, index[:, :1], index)  # factors may have failed
-        return self._at(index, self.state.some(index))
+    def _sample(self, count: int) -> Weighted:
+        """Kernels that stand for all: at even steps of the weight, in order of smoothness."""
+        share, order = self._log_mass.softmax(1), self.place.sum(-1).argsort(dim=1, stable=True)
+        steps = (torch.arange(count).double() + 0.5) / count
+        at = torch.searchsorted(
+            share.gather(1, order).cumsum(1), steps.expand(len(share), -1).contiguous()
+        )
+        index = order.gather(1, at.clamp(max=share.shape[1] - 1))
+        return self._at(index, self._log_mass.gather(1, index), self.state.some(index))
 
-    def _at(self, index: Tensor, state: Posterior) -> Weighted:
-        """Kernels [batch, n] with the weights of now, and their state."""
-        log_weight = self._log_mass.gather(1, index).log_softmax(1)
+    def _at(self, index: Tensor, log_mass: Tensor, state: Posterior) -> Weighted:
+        """A sample of kernels [batch, n], drawn when their mass was `log_mass`."""
+        log_weight = (self._log_mass.gather(1, index) - log_mass).log_softmax(1)
         place = self.place.gather(1, index[..., None].expand(-1, -1, self.place.shape[-1]))
-        return Weighted(state, log_weight, self.log_variance.gather(1, index), place)
+        return Weighted(state, log_weight, self.log_variance.gather(1, index), place, log_mass)
 
     def _scoring(self) -> Weighted:
-        """The kernels of most weight, or those used last while they hold nearly all of it.
+        """A sample of kernels: the last one, weighted anew, while enough of it counts.
 
-        These have rows for the points that they were asked about, which then need not be computed.
+        It has rows for the points that it was asked about, which then need not be computed.
         """
         found = self._again(self.last[0]) if self.last else None
-        found = self._weighted(SCORING) if found is None else found
+        found = self._sample(SCORING) if found is None else found
         self.last[:] = [found]
         return found
 
     def _again(self, last: Weighted) -> Weighted | None:
-        """Kernels that were used before, unless they lost their weight."""
         same = (last.place[:, :, None] == self.place[:, None]).all(-1)  # [batch, last, kernel]
-        held, index = self._log_mass.softmax(1), same.int().argmax(-1)
-        mass = (held.gather(1, index) * same.any(-1)).sum(1)
-        best = held.topk(min(SCORING, held.shape[1]), 1).values.sum(1)
-        if not bool((mass > KEPT_MASS * best).all()):
+        if not bool(same.any(-1).all()):
             return None
-        return self._at(index, self.state.some(index, last.state.memory))
+        index = same.int().argmax(-1)
+        found = self._at(index, last.log_mass, self.state.some(index, last.state.memory))
+        effective = 1 / found.log_weight.exp().square().sum(1)
+        return found if bool((effective > ENOUGH * SCORING).all()) else None
 
     def predict(self, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Log weights, means and deviations of outcomes at points [batch, n, design].
@@ -238,7 +244,7 @@ class SmoothProcess:
         A component a kernel, [batch, n, component], for standardised outcomes.
         """
         count = PREDICTING // self.state.count
-        few = self._weighted(count) if count > SCORING else self._scoring()
+        few = self._sample(count) if count > SCORING else self._scoring()
         mean, left = (part[:, :, 0].mT for part in few.state.moments(points))
         std = (0.5 * (left.log() + few.log_variance[:, None])).exp()
         return few.log_weight[:, None].expand_as(mean), mean, std
