@@ -28,6 +28,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from aline.model.hypotheses import Guess
+from aline.model.wider import Wider, mixed
+from aline.tasks.gp import NOISE
 from torch import Tensor
 
 from aline import zoo
@@ -40,11 +43,8 @@ from aline.functions.ensemble import read as read_ensemble
 from aline.functions.ensemble import spread_kernels
 from aline.functions.smooth import SmoothProcess
 from aline.model import Mixture, Model, StandardisedView, View, read_standardised
-from aline.model.hypotheses import Guess
 from aline.model.network import STEEP
-from aline.model.wider import Wider, mixed
 from aline.tasks import FUNCTIONS, Task, World, get
-from aline.tasks.gp import NOISE
 
 PROBLEMS = ("gp1d", "gp2d", *FUNCTIONS)
 PARAMETER_PROBLEMS = ("gp1d parameters", "gp2d parameters")

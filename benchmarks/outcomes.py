@@ -80,7 +80,7 @@ def predicted(model: Model, task: Task, episodes: int, seed: int) -> Iterator[tu
     points = spec.design.sample(episodes, 1, generator)
     outcome = world.answer(points, generator)
     with torch.inference_mode():
-        belief = model.network.read(context).predictive(points[:, None])[:, 0, 0]
+        belief = model.network.predictive(model.network.encode(context), points)[:, 0, 0]
         log_q = belief.log_prob(outcome[:, 0])
         draws = spec.outcome.split(belief.sample(DRAWS, generator))
     exact = exact_log_predictive(task, context, points, outcome)

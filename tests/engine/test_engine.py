@@ -168,9 +168,7 @@ def test_several_experiments_together_are_each_alone(name: str) -> None:
     live, runner = live_engine(network)
     lengths, names = (5, 0, 1, 3), task.spec.parameters.names
     context = simulated_context(task, len(lengths), 5)
-    several = [
-        live.read(part(context, n, slice(row, row + 1))) for row, n in enumerate(lengths)
-    ]
+    several = [live.read(part(context, n, slice(row, row + 1))) for row, n in enumerate(lengths)]
     goals = [goal_of(task.spec, [names[row % len(names)]]) for row in range(len(lengths))]
     together, goal = Data.together(several), Goal.together(goals)
     assert together.context.length == 5
@@ -276,11 +274,15 @@ def test_other_candidates_are_scored_anew() -> None:
 
 
 def test_a_task_without_parameters_has_an_empty_posterior() -> None:
-    task = KINDS["real"].task(
-        parameters={},
-        simulate=lambda theta, design, generator: design["x"].sin(),
-        log_likelihood=None,
-    ).fitted()
+    task = (
+        KINDS["real"]
+        .task(
+            parameters={},
+            simulate=lambda theta, design, generator: design["x"].sin(),
+            log_likelihood=None,
+        )
+        .fitted()
+    )
     network = small_network(task)
     live, _ = live_engine(network)
     context, batch = simulated_context(task, BATCH, 3), BatchEngine(network)

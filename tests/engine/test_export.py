@@ -64,9 +64,7 @@ def answers(engine: LiveEngine, context: Context, goal: Goal, count: int) -> lis
 @pytest.mark.parametrize("batch", [1, 2, 3])
 @pytest.mark.parametrize("length", [0, 1, 5, 9])
 @pytest.mark.parametrize("count", [1, 7, 200])
-def test_the_file_gives_what_torch_gives(
-    model: Model, batch: int, length: int, count: int
-) -> None:
+def test_the_file_gives_what_torch_gives(model: Model, batch: int, length: int, count: int) -> None:
     context = simulated_context(TASK, batch, length)
     at = predictions(at={"x": [0.1, 0.5, 0.9], "y": [0.3, 0.2, 0.1]})
     for goal in (goal_for(TASK.spec, ("source_x",), 1), goal_of(TASK.spec, ["source_y", at])):

@@ -9,8 +9,8 @@ from torch.distributions import Normal, Uniform
 
 from aline.episodes import Context
 from aline.errors import InputError
-from aline.model import Mixture
 from aline.experiment.refine import Draws, Refiner, can_refine, smoothed
+from aline.model import Mixture
 from aline.policies.importance import tempering_power
 from aline.spaces import Box, Real
 from aline.tasks import Task, get

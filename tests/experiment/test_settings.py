@@ -71,7 +71,9 @@ def test_outcomes_in_any_units(tmp_path: Path) -> None:
             experiment.tell(trial, answer(trial.design) * scale)
         predicted = experiment.predict({"x1": [0.0, 2.0], "x2": [0.0, 0.0]})
         found[scale] = asked, predicted.mean / scale, predicted.std / scale
-        resumed = Experiment.resume(url, model=FUNCTIONS).predict({"x1": [0.0, 2.0], "x2": [0.0, 0.0]})
+        resumed = Experiment.resume(url, model=FUNCTIONS).predict(
+            {"x1": [0.0, 2.0], "x2": [0.0, 0.0]}
+        )
         assert torch.equal(resumed.mean, predicted.mean)
         assert torch.equal(resumed.interval()[0], predicted.interval()[0])
     (asked, mean, std), (asked_too, mean_too, std_too) = found.values()
@@ -96,7 +98,9 @@ def test_abandoned_outcomes_leave_the_scale(tmp_path: Path) -> None:
 
 def test_parameters_in_the_outcomes_units_need_the_tasks_units() -> None:
     assert Experiment(FUNCTIONS, standardise=True).target == ["predictions"]
-    assert Experiment(FUNCTIONS, standardise=True, target="lengthscale_1").target == ["lengthscale_1"]
+    assert Experiment(FUNCTIONS, standardise=True, target="lengthscale_1").target == [
+        "lengthscale_1"
+    ]
     with pytest.raises(InputError, match="output_scale is in the outcome's units"):
         Experiment(FUNCTIONS, standardise=True, target=["output_scale"])
     experiment = Experiment(FUNCTIONS, standardise=True)

@@ -1,4 +1,4 @@
-"""What every shipped model says of fifty contexts, frozen: `python tests/golden/make.py [NAME ...]`.
+"""What shipped models say of fifty contexts, frozen: `python tests/golden/make.py [NAME ...]`.
 
 The contexts are kept in the files beside what the model made of them, so that a change of any
 random stream does not matter. Make them anew only for weights that were measured to be better.

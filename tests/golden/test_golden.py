@@ -4,6 +4,7 @@ import importlib.util
 from pathlib import Path
 
 import pytest
+import torch
 
 import aline
 from aline.spaces.outcomes import Mixture

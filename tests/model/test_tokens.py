@@ -31,7 +31,9 @@ def test_the_normal_quantile_passes_gradients() -> None:
     p = torch.tensor([0.003, 0.07, 0.075, 0.3, 0.5, 0.9249, 0.9251, 0.997], dtype=torch.float64)
     p.requires_grad_()
     (slope,) = torch.autograd.grad(probit(p).sum(), p)
-    density = torch.distributions.Normal(0.0, 1.0).log_prob(torch.from_numpy(ndtri(p.detach().numpy())))
+    density = torch.distributions.Normal(0.0, 1.0).log_prob(
+        torch.from_numpy(ndtri(p.detach().numpy()))
+    )
     assert largest_difference(slope * density.exp(), torch.ones(8)) < 1e-4
 
 
