@@ -2,6 +2,7 @@ import torch
 from small import goal_for, seeded, small_network
 
 from aline.baselines import AcePolicy, UncertaintyPolicy, train_ace
+from aline.engine import BatchEngine
 from aline.episodes import Offer
 from aline.model import ModelConfig
 from aline.tasks import get
@@ -11,9 +12,10 @@ TASK = get("gp1d", horizon=3)
 
 
 def test_uncertainty_is_of_the_networks_own_predictions() -> None:
-    network, goal = small_network(TASK), goal_for(TASK.spec, ("predictions",), 2)
+    engine = BatchEngine(small_network(TASK))
+    goal = goal_for(TASK.spec, ("predictions",), 2)
     offer = Offer(TASK.spec.design.sample(2, 20, seeded(0)))
-    ours, plain = AcePolicy(network), UncertaintyPolicy(network)
+    ours, plain = AcePolicy(engine), UncertaintyPolicy(engine)
     data = torch.tensor([[0.1], [0.2]]), torch.tensor([0.5, -0.5])
     asked = [
         policy.choose(policy.observe(policy.begin(goal), *data), offer, seeded(1))

@@ -3,6 +3,7 @@ import torch
 from small import goal_for, seeded, small_network
 
 from aline.baselines.uncertainty import UncertaintyPolicy
+from aline.engine import BatchEngine
 from aline.episodes import Offer
 from aline.model import Bernoulli, Mixture
 
@@ -26,10 +27,11 @@ def test_a_number_is_as_uncertain_as_its_spread() -> None:
 @pytest.mark.parametrize("task", ["psychometric", "location"])
 def test_the_most_uncertain_candidate_is_chosen(task: str) -> None:
     network = small_network(task)
-    policy = UncertaintyPolicy(network)
+    engine = BatchEngine(network)
+    policy = UncertaintyPolicy(engine)
     state = policy.begin(goal_for(network.spec, network.spec.parameters.names[:1], 3))
     points = network.spec.design.sample(3, 9, seeded(0))
     state = policy.observe(state, points[:, 0], torch.ones(3))
-    best = state.predictive(points[:, None]).uncertainty()[:, 0].argmax(1)
+    best = engine.predictive(state.state, points).uncertainty().argmax(1)
     chosen = policy.choose(state, Offer(points), seeded(1))
     assert torch.equal(chosen, points[torch.arange(3), best])

@@ -3,8 +3,9 @@ from typing import Any
 
 import pytest
 import torch
-from small import seeded, small_model
+from small import seeded, small_functions
 
+from aline.engine import BatchEngine
 from aline.errors import InputError
 from aline.evaluation.active import (
     METHODS,
@@ -16,11 +17,12 @@ from aline.evaluation.active import (
     seconds_per_run,
 )
 from aline.functions.problems import FunctionWorld, function_named
+from aline.model import Model
 from aline.spaces import Box
 from aline.tasks import get
 
 GP1D, GP2D = get("gp1d"), get("gp2d")
-MODEL1, MODEL2 = small_model(GP1D), small_model(GP2D)
+MODEL1, MODEL2 = (Model(small_functions(task)) for task in (GP1D, GP2D))
 
 
 def some(name: str = "gp1d", batch: int = 3) -> Problem:
@@ -41,11 +43,16 @@ def test_every_method_on_the_same_runs(method: str) -> None:
 
 def test_all_methods_are_told_the_same_noise_where_units_are_unknown() -> None:
     problem, inside = some("branin"), some("gp2d")
+    noise = FunctionWorld(function_named("branin"), GP2D.spec, 1).noise
+    unit = float(GP2D.spec.outcome.log_volume(torch.zeros(())).exp())
     for method in METHODS:
         policy: Any = policy_of(method, MODEL2, problem)
-        assert policy.noise == FunctionWorld(function_named("branin"), GP2D.spec, 1).noise
-        if not method.startswith("gp"):
-            assert policy_of(method, MODEL2, inside).noise is None  # type: ignore[attr-defined]
+        if method.startswith("gp"):
+            assert policy.noise == noise
+            continue
+        assert policy.engine.noise * unit == pytest.approx(noise, rel=1e-5)
+        plain: Any = policy_of(method, MODEL2, inside)
+        assert isinstance(plain.engine, BatchEngine)  # in the task's units, which it knows
 
 
 def test_a_gp_learns_a_function_and_knows_how_well() -> None:

@@ -3,6 +3,7 @@ import torch
 from small import posterior_of, seeded, small_model
 
 from aline.baselines import UncertaintyPolicy
+from aline.engine import BatchEngine
 from aline.episodes import RandomPolicy
 from aline.errors import InputError
 from aline.evaluation import (
@@ -33,9 +34,10 @@ def test_bounds_of_random_designs_hold_the_exact_gain() -> None:
 def test_policies_meet_the_same_truths_first_designs_and_pools() -> None:
     model = small_model("linear")
     protocol = Protocol(6, 5, start=2, pool=8, seed=4)
+    uncertain = UncertaintyPolicy(BatchEngine(model.network))
     (theta, one), (again, other) = (
         play_protocol(policy, LINEAR, ["slope"], protocol)
-        for policy in (RandomPolicy(LINEAR.spec.design), UncertaintyPolicy(model.network))
+        for policy in (RandomPolicy(LINEAR.spec.design), uncertain)
     )
     assert torch.equal(theta, again)
     assert torch.equal(one.designs[:, :2], other.designs[:, :2])

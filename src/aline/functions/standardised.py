@@ -24,7 +24,7 @@ from aline.model import Proposal
 from aline.spaces import Belief
 from aline.spaces.outcomes import Mixture
 
-MANY = 64  # observations from which on all are read anew: adding one by one takes longer
+MANY = 256  # observations from which on all are read anew: adding one by one takes seconds
 
 
 class Standardised:
@@ -39,7 +39,9 @@ class Standardised:
         """All of them, taken in."""
         known = self._known
         if known is None or self.context.length - known.advice.length > MANY:
-            known = Known(self.advisor.read_groups(Source(self.context), standardise=True))
+            # One by one where it can be, so that a resumed experiment has the very same lattice.
+            first = self.context if self.context.length > MANY else self.context.first(0)
+            known = Known(self.advisor.read_groups(Source(first), standardise=True))
         for row in range(known.advice.length, self.context.length):
             known = known.extend(self.context.designs[:, row], self.context.outcomes[:, row])
         self._known = known

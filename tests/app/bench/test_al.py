@@ -6,19 +6,19 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from small import small_model
+from small import small_functions
 
 from aline.app.bench import al, find
 from aline.app.bench.bench import Settings
 from aline.app.bench.run import run_bench, write_bench
 from aline.errors import NotFoundError
-from aline.tasks import get
+from aline.model import Model
 
 
 @pytest.fixture
 def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("gp1d", "gp2d"):
-        small_model(get(name)).save(tmp_path / "runs" / name)
+        Model(small_functions(name)).save(tmp_path / "runs" / name)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(al.zoo, "shipped", lambda: [])
     monkeypatch.setattr(al, "STEPS", {1: 3, 2: 2})
