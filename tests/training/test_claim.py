@@ -29,9 +29,7 @@ def test_another_process_is_refused_until_it_is_dead(tmp_path: Path) -> None:
     assert other.stdout is not None
     with other.stdout:
         assert other.stdout.readline() == "claimed\n"
-    with pytest.raises(
-        StateError, match=rf"trained into by process {other.pid} on .*: wait"
-    ):
+    with pytest.raises(StateError, match=rf"trained into by process {other.pid} on .*: wait"):
         claimed(tmp_path).__enter__()
     os.kill(other.pid, signal.SIGKILL)
     other.wait()
