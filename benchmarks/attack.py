@@ -36,7 +36,7 @@ import numpy as np
 from serving import Nursery, Service, losses
 
 from aline.app.service.tokens import new_token
-from aline.evaluation.results import result
+from aline.evaluation.results import commit, result
 from aline.experiment import open_storage
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -389,6 +389,7 @@ def row(metric: str, value: float, n: int, **more: Any) -> dict[str, Any]:
         "ci95": None,
         "n": n,
         "published": None,
+        "commit": commit(),
         **more,
     }
 
@@ -405,6 +406,14 @@ def show(rows: Rows) -> None:
             verdict = f"over {BAR_MEGABYTES:.0f}" if is_over else ""
             shown = f"{metric} {value:g}"
         print(f"{one['attack']:20} {shown:32} n = {one['n']:<6} {verdict}")
+
+
+def kept(file: Path, names: list[str]) -> Rows:
+    """What an earlier run measured of other attacks; each row says at which commit."""
+    if not file.exists():
+        return []
+    found: Rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
+    return [one for one in found if one["attack"] not in names]
 
 
 def main() -> None:
@@ -427,6 +436,7 @@ def main() -> None:
         nursery.close()
     show(rows)
     if arguments.output:
+        rows += kept(arguments.output, names)
         found = result("attack", rows, time.perf_counter() - began)
         arguments.output.parent.mkdir(parents=True, exist_ok=True)
         arguments.output.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")

@@ -143,7 +143,7 @@ def mass(logits: Tensor, place: Tensor) -> Tensor:
     return every.gather(-1, place.round().long()[..., None])[..., 0]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Kind:
     """An outcome, a simulator of it, and values that a person may and may not give."""
 

@@ -108,7 +108,7 @@ def _raise_services() -> None:
     import uvicorn
 
     from aline.app.service.app import create_app
-    from aline.app.service.protocol import Protocol
+    from aline.app.service.serve import options
     from aline.app.service.settings import Settings
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that die
@@ -121,15 +121,7 @@ def _raise_services() -> None:
         os.close(0)
         os.close(1)
         logging.disable(logging.INFO)
-        uvicorn.run(
-            create_app(settings),
-            port=settings.port,
-            http=Protocol,
-            ws="none",
-            proxy_headers=False,
-            log_level="error",
-            access_log=False,
-        )
+        uvicorn.run(create_app(settings), **{**options(settings), "log_level": "error"})
         os._exit(0)
 
 

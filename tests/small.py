@@ -29,11 +29,11 @@ def small_network(
     context: Literal["independent", "full"] = "independent",
     policy: Literal["pool", "box", "informed"] = "pool",
     seed: int = 0,
-    looks: int = 0,
+    zoom_layers: int = 0,
 ) -> Network:
     """A network that says something different for every context, though nothing sensible."""
     task = get(task) if isinstance(task, str) else task
-    config = ModelConfig(context=context, policy=policy, looks=looks, **SIZES)
+    config = ModelConfig(context=context, policy=policy, zoom_layers=zoom_layers, **SIZES)
     network = fresh(task.fitted().spec, config, seeded(seed)).eval().requires_grad_(False)
     for parameter in network.parameters():
         parameter.mul_(1.5)
@@ -42,6 +42,16 @@ def small_network(
 
 def small_model(task: str | Task = "psychometric", **options: str) -> Model:
     return Model(small_network(task, **options))  # type: ignore[arg-type]
+
+
+def small_functions(
+    task: str | Task = "gp1d", kernels: int = 3, hypotheses: int = 16, seed: int = 0
+) -> Network:
+    """A network with the functions plug-in, which also chooses designs."""
+    task = get(task) if isinstance(task, str) else task
+    settings = {"kernels": kernels, "hypotheses": hypotheses}
+    config = ModelConfig(policy="plugin", plugin="functions", plugin_settings=settings, **SIZES)
+    return fresh(task.fitted().spec, config, seeded(seed)).eval().requires_grad_(False)
 
 
 def random_context(spec: Spec, batch: int, length: int, seed: int = 0) -> Context:

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,8 @@ from aline.errors import InputError, UserError
 from aline.experiment import Experiment, open_storage
 from aline.model import Model, ModelConfig, fresh
 from aline.psychopy import AlineHandler
-from aline.spaces import Belief, Outcome, Outcomes, outcome_from_json
-from aline.tasks import Task
+from aline.spaces import Belief, Outcome, Outcomes, Real, outcome_from_json
+from aline.tasks import is_differentiable
 from aline.training.config import TrainingConfig
 
 EVERY = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
@@ -38,6 +39,7 @@ MANY = 40_000
 READ = pytest.mark.parametrize("read", [0, 6])
 
 
+@cache
 def fitted(kind: Kind) -> Outcome:
     outcome: Outcome = kind.task().fitted().spec.outcome
     return outcome
@@ -50,9 +52,10 @@ def belief_of(outcome: Outcome, seed: int = 0, read: int = 0, away: float = 0.3)
     return outcome.belief(numbers, 0.3 * torch.randn(*TARGETS, read, generator=seeded(seed + 1)))
 
 
-def model_of(task: Task) -> Model:
+@cache
+def model_of(kind: Kind) -> Model:
     """An untrained model, which says something different for every context."""
-    network = fresh(task.fitted().spec, ModelConfig(**SIZES), seeded(0))
+    network = fresh(kind.task().fitted().spec, ModelConfig(**SIZES), seeded(0))
     return Model(network.eval().requires_grad_(False))
 
 
@@ -301,7 +304,7 @@ def test_a_wrong_simulator_is_caught_at_once(wrong: tuple[str, Any, str]) -> Non
 
 @EVERY
 def test_training_takes_a_step(kind: Kind) -> None:
-    sizes = ModelConfig(**{**SIZES, "looks": 1})
+    sizes = ModelConfig(**{**SIZES, "zoom_layers": 1})
     for policy in ("pool", "box"):
         config = ModelConfig(**{**sizes.to_json(), "policy": policy})
         settings = TrainingConfig(batch=8, warmup=0.0)
@@ -309,12 +312,36 @@ def test_training_takes_a_step(kind: Kind) -> None:
         assert all(p.isfinite().all() for p in model.network.parameters())
 
 
+def test_several_numbers_carry_a_gradient_to_the_design() -> None:
+    def simulate(theta: Any, design: Any, generator: torch.Generator) -> Any:
+        x = theta["slope"] * (design["x"] - theta["shift"])
+        noise = 0.1 * torch.randn(2, *x.shape, generator=generator)
+        return {"a": x + noise[0], "b": x.square() + noise[1]}
+
+    both = Outcomes(a=Real(), b=Real())
+    task = KINDS["real"].task(outcome=both, simulate=simulate, log_likelihood=None)
+    assert is_differentiable(task)
+    model = aline.train(task, rounds=2, progress=False, config=TrainingConfig(batch=8))
+    assert model.network.config.policy == "box"
+
+
+def test_a_simulator_in_numpy_is_trained_without_a_gradient() -> None:
+    def simulate(theta: Any, design: Any, generator: torch.Generator) -> Any:
+        x = theta["slope"].numpy() * (design["x"].numpy() - theta["shift"].numpy())
+        return x + 0.1 * torch.randn(x.shape, generator=generator).numpy()
+
+    task = KINDS["real"].task(simulate=simulate, log_likelihood=None)
+    assert not is_differentiable(task)
+    model = aline.train(task, rounds=2, progress=False, config=TrainingConfig(batch=8))
+    assert model.network.config.policy == "pool"
+
+
 # Experiments.
 
 
 @EVERY
 def test_a_stored_experiment_is_resumed_as_it_was(kind: Kind, tmp_path: Path) -> None:
-    model, url = model_of(kind.task()), f"sqlite:///{tmp_path}/lab.db"
+    model, url = model_of(kind), f"sqlite:///{tmp_path}/lab.db"
     experiment = Experiment(model, storage=url, name="a", horizon=8)
     plain = [kind.outcome.read(value) for value in kind.good]
     for value in kind.good:
@@ -334,7 +361,7 @@ def test_a_stored_experiment_is_resumed_as_it_was(kind: Kind, tmp_path: Path) ->
 @EVERY
 def test_what_is_refused_is_not_stored(kind: Kind, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/lab.db"
-    experiment = Experiment(model_of(kind.task()), storage=url)
+    experiment = Experiment(model_of(kind), storage=url)
     trial = experiment.ask()
     before = experiment.posterior().mean
     for value in kind.bad:
@@ -350,7 +377,7 @@ def test_what_is_refused_is_not_stored(kind: Kind, tmp_path: Path) -> None:
 
 @EVERY
 def test_predictions_come_in_the_users_units(kind: Kind) -> None:
-    experiment = Experiment(model_of(kind.task()))
+    experiment = Experiment(model_of(kind))
     experiment.tell(experiment.ask(), kind.good[0])
     predictive = experiment.predict({"x": [-1.0, 0.0, 2.0]})
     outcome = experiment.spec.outcome
@@ -380,7 +407,7 @@ def test_predictions_come_in_the_users_units(kind: Kind) -> None:
 @EVERY
 def test_files_hold_every_outcome(kind: Kind) -> None:
     storage = open_storage("memory://")
-    experiment = Experiment(model_of(kind.task()), storage=storage)
+    experiment = Experiment(model_of(kind), storage=storage)
     for value in kind.good:
         experiment.tell(experiment.ask(), value)
     plain = [kind.outcome.read(value) for value in kind.good]
@@ -397,7 +424,7 @@ def test_files_hold_every_outcome(kind: Kind) -> None:
 
 @EVERY
 def test_the_service_asks_for_it_and_takes_it(kind: Kind, tmp_path: Path) -> None:
-    folder = model_of(kind.task()).save(tmp_path / "own")
+    folder = model_of(kind).save(tmp_path / "own")
     app = create_app(Settings(models=(str(folder),)), open_storage("memory://"))
     with TestClient(app, "http://localhost") as client:
         models = {one["name"]: one for one in client.get("/api/v1/models").json()["models"]}
@@ -428,8 +455,7 @@ def test_the_service_asks_for_it_and_takes_it(kind: Kind, tmp_path: Path) -> Non
 
 @EVERY
 def test_a_demonstration_runs_and_is_drawn(kind: Kind) -> None:
-    task = kind.task(horizon=3).fitted()
-    demo = run_demo(Subject(model_of(task), task, "own"))
+    demo = run_demo(Subject(model_of(kind), kind.task().fitted(), "own"), trials=3)
     assert len(plates(demo)) == 4
     assert "</html>" in render(demo, "aline demo own")
     table = TrialTable(demo.spec, demo.target, 100)
@@ -439,7 +465,7 @@ def test_a_demonstration_runs_and_is_drawn(kind: Kind) -> None:
 
 @EVERY
 def test_psychopy_takes_a_yes_or_a_no_only(kind: Kind) -> None:
-    model = model_of(kind.task())
+    model = model_of(kind)
     if kind.outcome.kind == "binary":
         assert AlineHandler(model).nTrials == 5
         return

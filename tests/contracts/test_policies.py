@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from small import SIZES, goal_for, seeded, small_network
+from small import goal_for, seeded, small_functions, small_network
 from torch.distributions import Uniform
 
 from aline.baselines import (
@@ -24,8 +24,8 @@ from aline.baselines import (
 )
 from aline.engine import BatchEngine, LiveEngine, TorchRunner
 from aline.episodes import FixedPool, Offer, Policy, RandomPolicy, play
-from aline.functions.units import StandardisedEngine
-from aline.model import ModelConfig, Network, fresh
+from aline.functions.standardised import StandardisedEngine
+from aline.model import Network
 from aline.policies import LearnedPolicy, Memory
 from aline.spaces import Binary, Pool, Real
 from aline.tasks import Task, get, is_differentiable
@@ -65,9 +65,7 @@ def live(network: Network) -> LiveEngine:
 
 
 def in_any_units(task: Task) -> StandardisedEngine:
-    plain = {"plugin": "functions", "plugin_settings": {"kernels": 3}}
-    network = fresh(task.fitted().spec, ModelConfig(**plain, **SIZES), seeded(0))
-    return StandardisedEngine(BatchEngine(network.eval().requires_grad_(False)))
+    return StandardisedEngine(BatchEngine(small_functions(task, hypotheses=0)))
 
 
 def policies(task: Task) -> dict[str, Policy]:

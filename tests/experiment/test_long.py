@@ -5,15 +5,14 @@ import tracemalloc
 
 import pytest
 import torch
-from small import SIZES, seeded, small_model
+from small import small_functions, small_model
 
 from aline.engine.engine import MANY
 from aline.errors import InputError
 from aline.evaluation.simulated import posteriors_after
 from aline.experiment import Experiment, Posterior
 from aline.experiment.storage import MemoryStorage
-from aline.model import Model, ModelConfig, fresh
-from aline.tasks import get
+from aline.model import Model
 
 
 def test_a_thousand_trials_neither_slow_down_nor_grow_nor_drift() -> None:
@@ -43,7 +42,7 @@ def test_a_thousand_trials_neither_slow_down_nor_grow_nor_drift() -> None:
 def test_what_is_read_at_once_is_what_was_read_one_by_one(kind: str) -> None:
     """After a resumption, an undo and in the history of more trials than are read one by one."""
     storage, before = MemoryStorage(), None
-    model = _of_functions() if kind == "functions" else small_model("psychometric")
+    model = Model(small_functions()) if kind == "functions" else small_model("psychometric")
     (axis,) = model.spec.design.names
     experiment = Experiment(model, storage=storage, horizon=MANY + 20)
     designs = {axis: torch.linspace(-4, 4, MANY + 5).tolist()}
@@ -62,11 +61,6 @@ def test_what_is_read_at_once_is_what_was_read_one_by_one(kind: str) -> None:
     experiment.undo()
     assert before is not None
     _assert_same(experiment.posterior(), before)
-
-
-def _of_functions() -> Model:
-    config = ModelConfig(plugin="functions", plugin_settings={"kernels": 4}, **SIZES)  # type: ignore[arg-type]
-    return Model(fresh(get("gp1d").spec, config, seeded(0)).eval().requires_grad_(False))
 
 
 def _assert_same(a: Posterior, b: Posterior) -> None:

@@ -9,8 +9,9 @@ from torch.distributions import Normal, Uniform
 
 from aline.episodes import Context
 from aline.errors import InputError
-from aline.experiment.refine import Draws, Refiner, can_refine, power_of, smoothed
 from aline.model import Mixture
+from aline.experiment.refine import Draws, Refiner, can_refine, smoothed
+from aline.policies.importance import tempering_power
 from aline.spaces import Box, Real
 from aline.tasks import Task, get
 from aline.tasks.linear import exact_posterior
@@ -120,9 +121,9 @@ def test_a_smoothed_density_is_neither_wider_nor_off() -> None:
 
 def test_weights_are_weakened_only_where_too_few_count() -> None:
     even = torch.zeros(1, 100)
-    assert power_of(even, 50.0) == 1
+    assert tempering_power(even, 50.0) == 1
     sharp = torch.linspace(0, -1000, 100)[None]
-    power = power_of(sharp, 50.0)
+    power = tempering_power(sharp, 50.0)
     effective = 1 / (power * sharp).softmax(1).square().sum()
     assert float(effective) == pytest.approx(50, rel=0.02)
 

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from experiment.small import SIZES, TASKS, small, small_task
+from small import small_functions
 
 from aline.errors import InputError
 from aline.evaluation.exact import exact_grid_posterior
@@ -122,10 +123,7 @@ def test_a_task_of_ones_own_is_passed() -> None:
 
 
 def test_outcomes_in_other_units_have_no_likelihood() -> None:
-    config = ModelConfig(plugin="functions", plugin_settings={"kernels": 3}, **SIZES)
-    network = fresh(get("gp1d").spec, config, torch.Generator().manual_seed(0))
-    model = Model(network.eval().requires_grad_(False))
-    experiment = Experiment(model, standardise=True, target="lengthscale")
+    experiment = Experiment(Model(small_functions()), standardise=True, target="lengthscale")
     with pytest.raises(InputError, match="standardise=True"):
         experiment.refined()
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from small import SIZES, seeded, small_model
+from small import SIZES, seeded, small_functions, small_model
 
 import aline
 from aline.errors import InputError
@@ -17,9 +17,8 @@ from aline.spaces import Box, Pool
 from aline.tasks import get
 
 GP2D = small_model(get("gp2d", horizon=6))
-# One with a bank of kernels, and so for outcomes in any units and with a process that has noise.
-KERNELS = ModelConfig(plugin="functions", plugin_settings={"kernels": 6}, **SIZES)  # type: ignore[arg-type]
-BANK = Model(fresh(GP2D.spec, KERNELS, seeded(0)).eval().requires_grad_(False))
+# One with the functions plug-in, and so for outcomes in any units.
+FUNCTIONS = Model(small_functions(get("gp2d", horizon=6), kernels=6))
 
 TARGETS = [
     "lengthscale_1",
@@ -61,7 +60,7 @@ def test_outcomes_in_any_units(tmp_path: Path) -> None:
     found = {}
     for scale in (1.0, 1e-4):
         url = f"sqlite:///{tmp_path / f'{scale}.db'}"
-        experiment = Experiment(BANK, standardise=True, storage=url)
+        experiment = Experiment(FUNCTIONS, standardise=True, storage=url)
         # The second design does not know the scale yet.
         for x in (-3.0, 1.0, 4.0):
             experiment.attach({"x1": x, "x2": 0.0}, answer({"x1": x, "x2": 0.0}) * scale)
@@ -72,7 +71,7 @@ def test_outcomes_in_any_units(tmp_path: Path) -> None:
             experiment.tell(trial, answer(trial.design) * scale)
         predicted = experiment.predict({"x1": [0.0, 2.0], "x2": [0.0, 0.0]})
         found[scale] = asked, predicted.mean / scale, predicted.std / scale
-        resumed = Experiment.resume(url, model=BANK).predict({"x1": [0.0, 2.0], "x2": [0.0, 0.0]})
+        resumed = Experiment.resume(url, model=FUNCTIONS).predict({"x1": [0.0, 2.0], "x2": [0.0, 0.0]})
         assert torch.equal(resumed.mean, predicted.mean)
         assert torch.equal(resumed.interval()[0], predicted.interval()[0])
     (asked, mean, std), (asked_too, mean_too, std_too) = found.values()
@@ -83,8 +82,8 @@ def test_outcomes_in_any_units(tmp_path: Path) -> None:
 
 
 def test_abandoned_outcomes_leave_the_scale(tmp_path: Path) -> None:
-    first = Experiment(BANK, standardise=True)
-    second = Experiment(BANK, standardise=True)
+    first = Experiment(FUNCTIONS, standardise=True)
+    second = Experiment(FUNCTIONS, standardise=True)
     for experiment in (first, second):
         for x in (-3.0, 1.0, 4.0):
             experiment.attach({"x1": x, "x2": 0.0}, answer({"x1": x, "x2": 0.0}))
@@ -96,11 +95,11 @@ def test_abandoned_outcomes_leave_the_scale(tmp_path: Path) -> None:
 
 
 def test_parameters_in_the_outcomes_units_need_the_tasks_units() -> None:
-    assert Experiment(BANK, standardise=True).target == ["predictions"]
-    assert Experiment(BANK, standardise=True, target="lengthscale_1").target == ["lengthscale_1"]
+    assert Experiment(FUNCTIONS, standardise=True).target == ["predictions"]
+    assert Experiment(FUNCTIONS, standardise=True, target="lengthscale_1").target == ["lengthscale_1"]
     with pytest.raises(InputError, match="output_scale is in the outcome's units"):
-        Experiment(BANK, standardise=True, target=["output_scale"])
-    experiment = Experiment(BANK, standardise=True)
+        Experiment(FUNCTIONS, standardise=True, target=["output_scale"])
+    experiment = Experiment(FUNCTIONS, standardise=True)
     with pytest.raises(InputError, match="output_scale is in the outcome's units"):
         experiment.target = "output_scale"
     with pytest.raises(InputError, match="real outcomes"):
@@ -119,14 +118,14 @@ def test_a_known_noise_survives_a_resume(tmp_path: Path) -> None:
     found = {}
     for noise in (None, 5.0, 300.0):
         url = f"sqlite:///{tmp_path / f'{noise}.db'}"
-        experiment = Experiment(BANK, standardise=True, noise=noise, storage=url)
+        experiment = Experiment(FUNCTIONS, standardise=True, noise=noise, storage=url)
         x = torch.linspace(-4, 4, 8).tolist()
         designs = {"x1": x, "x2": x[::2] + x[1::2]}
         rows = zip(designs["x1"], designs["x2"], strict=True)
         experiment.attach(designs, [answer({"x1": a, "x2": b}) for a, b in rows])
         experiment.tell(experiment.ask(), 2800.0)
         experiment.abandon(experiment.ask())  # reads the others anew
-        resumed = Experiment.resume(url, model=BANK)
+        resumed = Experiment.resume(url, model=FUNCTIONS)
         assert torch.equal(resumed.predict(where).std, experiment.predict(where).std)
         assert resumed._state.choice == experiment._state.choice
         found[noise] = experiment.predict(where).std
@@ -137,7 +136,7 @@ def test_a_known_noise_survives_a_resume(tmp_path: Path) -> None:
 @pytest.mark.parametrize("noise", [-1.0, float("nan"), float("inf"), True, "0.1"])
 def test_noise_that_is_no_deviation(noise: object) -> None:
     with pytest.raises(InputError, match=r"noise must be a standard deviation.*leave it out"):
-        Experiment(BANK, standardise=True, noise=noise)  # type: ignore[arg-type]
+        Experiment(FUNCTIONS, standardise=True, noise=noise)  # type: ignore[arg-type]
 
 
 def test_in_the_tasks_units_the_noise_is_the_models() -> None:

@@ -5,15 +5,16 @@ from dataclasses import replace
 
 import pytest
 import torch
+from processes import kernel
 from small import seeded
 from torch import Tensor
 
 from aline.episodes import Context
 from aline.errors import InputError
-from aline.functions.bank import Bank
-from aline.functions.hypotheses import Guess, Hypotheses
-from aline.functions.task import KERNELS, NOISE, covariance
-from aline.model import ModelConfig, Network
+from aline.functions.ensemble import Posterior
+from aline.functions.hypotheses import Hypotheses, ParameterPosterior
+from aline.functions.kernels import KINDS
+from aline.functions.task import NOISE
 from aline.tasks import get
 from aline.tasks.task import SimulatedWorld
 
@@ -32,9 +33,9 @@ def played(batch: int, count: int) -> tuple[SimulatedWorld, Context]:
     return world, Context(designs, world.answer(designs, seeded(3)))
 
 
-def guess_of(context: Context, count: int = 128) -> Guess:
+def posterior_of(context: Context, count: int = 128) -> ParameterPosterior:
     made = hypotheses(count)
-    return made.guess(made.read(context, None, None))
+    return made.posterior(made.read(context))
 
 
 def exact(context: Context) -> tuple[Tensor, Tensor]:
@@ -46,8 +47,8 @@ def exact(context: Context) -> tuple[Tensor, Tensor]:
     y = SPEC.outcome.to_user(context.outcomes.double())
     distance = (x - x.mT).abs()[:, None] / user["lengthscale"][:, :, None]
     fits = []
-    for kind in KERNELS:
-        matrix = user["output_scale"][:, None, None] ** 2 * covariance(kind, distance)
+    for kind in range(len(KINDS)):
+        matrix = user["output_scale"][:, None, None] ** 2 * kernel(kind, distance)
         matrix.diagonal(dim1=-2, dim2=-1).add_(NOISE**2)
         factor = torch.linalg.cholesky(matrix)
         white = torch.linalg.solve_triangular(
@@ -60,85 +61,85 @@ def exact(context: Context) -> tuple[Tensor, Tensor]:
     return mean, (weight @ z.square() - mean.square()).sqrt()
 
 
-def test_without_data_a_guess_is_the_prior() -> None:
-    guess = guess_of(Context.empty(2, 1))
-    assert torch.equal(guess.power, torch.ones_like(guess.power))
-    assert torch.allclose(guess.mean, torch.zeros_like(guess.mean), atol=0.05)
-    assert torch.allclose(guess.std, torch.ones_like(guess.std), atol=0.07)
+def test_without_data_the_posterior_is_the_prior() -> None:
+    found = posterior_of(Context.empty(2, 1))
+    assert torch.equal(found.power, torch.ones_like(found.power))
+    assert torch.allclose(found.mean, torch.zeros_like(found.mean), atol=0.05)
+    assert torch.allclose(found.std, torch.ones_like(found.std), atol=0.07)
 
 
 def test_all_hypotheses_at_full_power_are_the_exact_posterior() -> None:
     """With few data no power is needed, and the hypotheses are an even grid of the prior."""
     _, context = played(40, 2)
-    guess = guess_of(context)
+    found = posterior_of(context)
     mean, std = exact(context)
-    plain = guess.power[:, 0, 0] == 1
+    plain = found.power[:, 0, 0] == 1
     assert int(plain.sum()) > 20
-    assert float((guess.mean[:, 0] - mean)[plain].abs().mean()) < 0.1
-    assert float((guess.std[:, 0] / std)[plain].log().abs().mean()) < 0.1
+    assert float((found.mean[:, 0] - mean)[plain].abs().mean()) < 0.1
+    assert float((found.std[:, 0] / std)[plain].log().abs().mean()) < 0.1
 
 
-def test_a_guess_is_near_the_exact_posterior_after_many_data() -> None:
+def test_it_is_near_the_exact_posterior_after_many_data() -> None:
     _, context = played(24, 16)
-    guess = guess_of(context, 48)
+    found = posterior_of(context, 48)
     mean, std = exact(context)
     # In units of the posterior's own deviation: of no use would be about 2.
-    assert float(((guess.mean[:, 0] - mean) / std).abs().mean()) < 0.25
-    assert float((guess.std[:, 0] / std).log().abs().mean()) < 0.15
+    assert float(((found.mean[:, 0] - mean) / std).abs().mean()) < 0.25
+    assert float((found.std[:, 0] / std).log().abs().mean()) < 0.15
 
 
-def test_a_bank_grows_and_splits_as_it_is_read() -> None:
+def test_growing_and_prefixes_are_reading() -> None:
     made = hypotheses(24)
     _, context = played(3, 6)
-    whole = made.guess(made.read(context, None, None))
-    grown: Bank = made.read(Context.empty(3, 1), None, None)
+    whole = made.posterior(made.read(context))
+    grown: Posterior = made.read(Context.empty(3, 1))
     for step in range(6):
         grown = grown.extend(context.designs[:, step], context.outcomes[:, step])
-    for other in (made.guess(grown), made.guess(_last_apart(made, context))):
+    for other in (made.posterior(grown), made.posterior(_last_apart(made, context))):
         for mine, theirs in zip(whole, other, strict=True):
             assert torch.allclose(mine, theirs, atol=1e-3)
     lengths = torch.tensor([2, 6])
     visible = (torch.arange(6) < lengths[:, None]).expand(3, -1, -1)
-    split = made.guess(made.read(context, None, None).prefixes(visible))
+    split = made.posterior(made.read(context).prefixes(visible))
     short = Context(context.designs[:, :2], context.outcomes[:, :2])
     assert torch.allclose(split.mean[:, 1:], whole.mean, atol=1e-3)
-    guess = made.guess(made.read(short, None, None)).mean
-    assert torch.allclose(split.mean[:, :1], guess, atol=1e-4)
-    assert guess.shape == (3, 1, 2)
+    found = made.posterior(made.read(short)).mean
+    assert torch.allclose(split.mean[:, :1], found, atol=1e-4)
+    assert found.shape == (3, 1, 2)
 
 
-def _last_apart(made: Hypotheses, context: Context) -> Bank:
+def _last_apart(made: Hypotheses, context: Context) -> Posterior:
     """The last observation as a group's own."""
     early = Context(context.designs[:, :-1], context.outcomes[:, :-1])
     return made.read(early, None, Context(context.designs[:, -1:], context.outcomes[:, -1:]))
 
 
-def test_what_a_candidate_tells() -> None:
-    """Where it was measured just now an outcome tells little; of all parameters, most."""
+def test_information_about_parameters() -> None:
+    """Where it was measured just now an outcome says little; of all parameters, most."""
     made = hypotheses()
     _, context = played(30, 10)
-    bank = made.read(context, None, None)
-    again, fresh = context.designs[:, None, -1:], SPEC.design.sample(30, 40, seeded(4))[:, None]
+    state = made.read(context)
+    again, new = context.designs[:, -1:], SPEC.design.sample(30, 40, seeded(4))
     both, first = torch.tensor([True, True]), torch.tensor([True, False])
-    told = made.telling(bank, fresh, both.expand(30, 2)).exp()
-    repeated = made.telling(bank, again, both.expand(30, 2)).exp()
-    assert told.shape == (30, 1, 40)
-    assert float(repeated.mean()) < 0.3 * float(told.amax(-1).mean())
-    one = made.telling(bank, fresh, first.expand(30, 2)).exp()
-    assert bool((one <= told * 1.001 + 1e-6).all())
-    assert float(one.mean()) > 0.3 * float(told.mean())
+    nats = made.log_information_gain(state, new, both.expand(30, 2)).exp()
+    repeated = made.log_information_gain(state, again, both.expand(30, 2)).exp()
+    assert nats.shape == (30, 1, 40)
+    assert float(repeated.mean()) < 0.3 * float(nats.amax(-1).mean())
+    one = made.log_information_gain(state, new, first.expand(30, 2)).exp()
+    assert bool((one <= nats * 1.001 + 1e-6).all())
+    assert float(one.mean()) > 0.3 * float(nats.mean())
 
 
-def test_it_tells_what_the_exact_gain_is_on_average() -> None:
+def test_it_is_what_the_exact_gain_is_on_average() -> None:
     """The fall of the exact posterior's log deviations, over many outcomes, by the best tenth."""
     made = hypotheses()
     world, context = played(48, 8)
     offers = SPEC.design.sample(48, 30, seeded(5))
     wanted = torch.ones(48, 2, dtype=torch.bool)
-    told = made.telling(made.read(context, None, None), offers[:, None], wanted)[:, 0]
+    nats = made.log_information_gain(made.read(context), offers, wanted)[:, 0]
     rows = torch.arange(48)
     gains = []
-    for pick in (told.argmax(1), told.argmin(1)):
+    for pick in (nats.argmax(1), nats.argmin(1)):
         design = offers[rows, pick][:, None]
         more = Context(
             torch.cat([context.designs, design], 1),
@@ -150,45 +151,16 @@ def test_it_tells_what_the_exact_gain_is_on_average() -> None:
     assert float((best - worst).mean()) > 3 * float(error)
 
 
-def test_a_posterior_starts_from_the_guess() -> None:
-    """Its mixtures are in units of the guess, whichever parameters are asked for."""
-    network = Network(
-        SPEC, ModelConfig(plugin="functions", plugin_settings={"kernels": 3, "hypotheses": 16})
-    )
-    _, context = played(4, 5)
-    with torch.no_grad():
-        view = network.read(context)
-        assert view.guess is not None
-        relative = view._posterior(None)
-        found = view.posterior()
-        expected = view.guess.mean[..., None] + view.guess.std[..., None] * relative.mean
-        assert torch.allclose(found.mean, expected)
-        second = view.posterior(torch.ones(4, 1, dtype=torch.long))
-    assert torch.allclose(second.mean[:, :, 0], found.mean[:, :, 1], atol=1e-5)
-
-
 def test_only_a_process_has_hypotheses() -> None:
     with pytest.raises(InputError, match="lengthscale and scale"):
-        Network(
-            replace(SPEC, hyperparameters=None),
-            ModelConfig(plugin="functions", plugin_settings={"kernels": 3, "hypotheses": 16}),
-        )
-    with pytest.raises(InputError, match="beside kernels"):
-        ModelConfig(hypotheses=16)
+        Hypotheses(replace(SPEC, hyperparameters=None), 16)
 
 
-def test_hypotheses_are_no_weights() -> None:
-    network = Network(
-        SPEC, ModelConfig(plugin="functions", plugin_settings={"kernels": 3, "hypotheses": 16})
-    )
-    assert not any("hypotheses" in name for name in network.state_dict())
-
-
-def test_a_large_batch_is_told_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_batch_is_computed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     made = hypotheses(24)
     _, context = played(5, 4)
-    offers, wanted = SPEC.design.sample(5, 7, seeded(4))[:, None], torch.ones(5, 2).bool()
-    whole = made.telling(made.read(context, None, None), offers, wanted)
+    offers, wanted = SPEC.design.sample(5, 7, seeded(4)), torch.ones(5, 2).bool()
+    whole = made.log_information_gain(made.read(context), offers, wanted)
     monkeypatch.setattr("aline.functions.hypotheses.AT_ONCE", 2 * 24 * 7 * 4)
-    parts = made.telling(made.read(context, None, None), offers, wanted)
+    parts = made.log_information_gain(made.read(context), offers, wanted)
     assert torch.allclose(parts, whole, atol=1e-4)

@@ -61,10 +61,10 @@ def outputs(model: Model, given: Tensors) -> Tensors:
         if hasattr(predictive, name):
             found[f"predictive.{name}"] = getattr(predictive, name)[:, 0]
     for name, goal in goals(given).items():
-        if network.policy.is_box:
+        if network.is_box:
             at = network.propose(encoded, summary, goal)
             found |= {f"{name}.mean": at.mean[:, 0], f"{name}.log_std": at.log_std[:, 0]}
-        else:
+        elif network.policy is not None:
             scores = network.scores(encoded, summary, goal, given["candidates"])
             found[f"{name}.scores"] = scores[:, 0]
     return {key: value.contiguous() for key, value in found.items()}

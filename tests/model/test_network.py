@@ -23,9 +23,9 @@ from aline.model import Encoded, ModelConfig, Network, fresh
 from aline.tasks import get
 
 NETWORKS = {
-    (context, task): small_network(task, context=context, looks=looks)
+    (context, task): small_network(task, context=context, zoom_layers=zoomed)
     for context in ("independent", "full")
-    for task, looks in (("psychometric", 0), ("location", 2))
+    for task, zoomed in (("psychometric", 0), ("location", 2))
 }
 EVERY = pytest.mark.parametrize("network", NETWORKS.values(), ids=["-".join(k) for k in NETWORKS])
 TOLERANCE = 1e-5
@@ -392,8 +392,8 @@ def test_a_box_policy_proposes_a_point_of_the_box() -> None:
     ("sizes", "message"),
     [
         ({"width": 30, "heads": 4}, "width must be a multiple of heads, got width 30 and 4 heads"),
-        ({"looks": 1, "shortcuts": False}, "looks need shortcuts and a width"),
-        ({"looks": 1, "width": 36}, "got width 36 and 4 heads"),
+        ({"zoom_layers": 1, "shortcuts": False}, "zoom_layers need shortcuts and a width"),
+        ({"zoom_layers": 1, "width": 36}, "got width 36 and 4 heads"),
         ({"policy_layers": 4}, r"policy_layers must lie in \[1, layers = 3\], got 4"),
     ],
 )

@@ -45,7 +45,7 @@ def test_moving_everything_moves_the_centre_as_much() -> None:
 def test_a_step_is_in_units_of_the_scale() -> None:
     """A picture a thousand times smaller, seen a thousand times closer, looks the same."""
     look, (sight, plain, seen) = some_look(), some_sight()
-    look.told.weight[:, -1] = 0  # but for being told the scale itself
+    look.query.weight[:, -1] = 0  # but for being told the scale itself
     offset = seen.raw[:2] - sight.centre[:, :, :1].movedim(-1, 0)[..., None]
     tiny = RawObservations(torch.cat([1e-2 * offset, seen.raw[2:]]), None)
     large = RawObservations(torch.cat([offset, seen.raw[2:]]), None)

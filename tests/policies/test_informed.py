@@ -87,7 +87,7 @@ def test_an_informed_policy_asks_the_task_it_is_given() -> None:
     task = line()
     engine = BatchEngine(small_network(task, policy="informed"))
     policy = LearnedPolicy(engine, candidates=20, task=task)
-    goal = goal_for(task.spec, ("slope", "intercept"), 5)
+    goal = goal_for(task.spec, ("slope", "intercept"), 40)
     chosen = policy.choose(policy.begin(goal), None, seeded(0))
     assert float(chosen.abs().mean()) > 0.8  # of a uniform choice 0.5
 

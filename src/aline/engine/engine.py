@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -12,7 +13,7 @@ from torch import Tensor
 from aline.engine.runners import Array, Runner
 from aline.episodes import Context, Goal
 from aline.model import Belief, Encoded, Mixture, Network, Proposal, Summary
-from aline.model.advice import Advice, CandidateAdvice, NoAdvisor
+from aline.model.advice import Advice, NoAdvisor
 
 MANY = 64  # observations from which on a plug-in reads all anew: adding one by one takes longer
 
@@ -58,11 +59,16 @@ class Engine(Protocol):
         ...
 
 
-class Playing(NamedTuple):
-    """Episodes under way."""
+class Playing:
+    """Episodes under way; what is known of their parameters is computed when it is asked for."""
 
-    encoded: Encoded
-    summary: Summary
+    def __init__(self, network: Network, encoded: Encoded):
+        self.network, self.encoded = network, encoded
+
+    @cached_property
+    def summary(self) -> Summary:
+        """What the policy reads of the parameters."""
+        return self.network.summary(self.encoded)
 
 
 class BatchEngine:
@@ -73,18 +79,15 @@ class BatchEngine:
 
     def begin(self, batch: int) -> Playing:
         """The state before any data."""
-        return self._playing(self.network.begin(batch))
+        return Playing(self.network, self.network.begin(batch))
 
     def read(self, context: Context, advice: Advice | None = None) -> Playing:
         """The state after a whole context."""
-        return self._playing(self.network.encode(context, advice))
+        return Playing(self.network, self.network.encode(context, advice))
 
     def extend(self, state: Playing, design: Tensor, outcome: Tensor) -> Playing:
         """With one more observation."""
-        return self._playing(self.network.extend(state.encoded, design, outcome))
-
-    def _playing(self, encoded: Encoded) -> Playing:
-        return Playing(encoded, self.network.summary(encoded))
+        return Playing(self.network, self.network.extend(state.encoded, design, outcome))
 
     def context(self, state: Playing) -> Context:
         """The data of a state."""
@@ -100,6 +103,8 @@ class BatchEngine:
 
     def scores(self, state: Playing, goal: Goal, candidates: Tensor) -> Tensor:
         """Logits [batch, n]."""
+        if self.network.policy is None:
+            return state.encoded.advice.scores(candidates, goal)[:, 0]
         return self.network.scores(state.encoded, state.summary, goal, candidates)[:, 0]
 
     def propose(self, state: Playing, goal: Goal) -> Proposal:
@@ -196,6 +201,8 @@ class LiveEngine:
 
     def scores(self, state: Data, goal: Goal, candidates: Tensor) -> Tensor:
         """Logits [batch, n]."""
+        if self.network.policy is None:
+            return state.advice.scores(candidates, goal)[:, 0]
         return torch.from_numpy(self.ask(state, goal, candidates).found["scores"])
 
     def propose(self, state: Data, goal: Goal) -> Proposal:
@@ -219,7 +226,7 @@ class LiveEngine:
         if "candidates" in names:
             given["candidates"] = _rows(candidates, given["points"].shape)
         if "point_features" in names:
-            given |= self._advice(state.advice, goal, candidates)
+            given |= self._advice(state.advice, goal)
         return self.runner.run(given)
 
     def _context(self, context: Context) -> dict[str, Array]:
@@ -243,30 +250,25 @@ class LiveEngine:
             given = {"points": goal.points.numpy(), "points_mask": goal.points_mask.numpy()}
         return given | ({"parameters": wanted} if parameters else {})
 
-    def _advice(
-        self, advice: Advice, goal: Goal | None, candidates: Tensor | None
-    ) -> dict[str, Array]:
-        """What a plug-in says, as arrays; zeros of what nobody asks about."""
-        given = {"context_features": advice.context_features().numpy()}
-        frame = advice.parameter_frame()
-        if frame is not None:
-            given["parameter_frame"] = torch.stack(list(frame)).numpy()
-        batch, advisor = len(given["context_features"]), self.network.advisor
+    def _advice(self, advice: Advice, goal: Goal | None) -> dict[str, Array]:
+        """What a plug-in says of points, or of the parameters where there are none."""
+        batch, advisor, spec = advice.shape[0], self.network.advisor, self.network.spec
+        given = {
+            "context_features": np.zeros((batch, 1, advisor.context_width), np.float32),
+            "point_features": np.zeros((batch, 1, 1, advisor.point_width), np.float32),
+            "point_frame": np.ones((2, batch, 1, 1), np.float32),
+            "parameter_frame": np.ones((2, batch, 1, len(spec.parameters)), np.float32),
+        }
         if goal is not None and goal.points.shape[1]:
-            at = advice.at_points(goal.points)
-            assert at.frame is not None
-            given["point_features"] = at.features.numpy()
-            given["point_frame"] = torch.stack(list(at.frame)).numpy()
+            features, frame = advice.at_points(goal.points)
+            given["point_features"] = features.numpy()
         else:
-            given["point_features"] = np.zeros((batch, 1, 1, advisor.point_width), np.float32)
-            given["point_frame"] = np.ones((2, batch, 1, 1), np.float32)
-        if goal is not None and candidates is not None:
-            parts = advice.of_candidates(candidates, goal)
-        else:
-            sizes = (advisor.point_width, advisor.gain_width, advisor.score_terms)
-            parts = CandidateAdvice(*(torch.zeros(batch, 1, 1, size) for size in sizes))
-        names = ("candidate_features", "candidate_gain", "candidate_terms")
-        return given | {name: part.numpy() for name, part in zip(names, parts, strict=True)}
+            given["context_features"] = advice.context_features().numpy()
+            frame = advice.parameter_frame()
+        if frame is not None:
+            which = "point_frame" if goal is not None else "parameter_frame"
+            given[which] = torch.stack(list(frame)).numpy()
+        return given
 
 
 def _named(prefix: str, found: Mapping[str, Array]) -> dict[str, Tensor]:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from aline.episodes import Context, Goal
 from aline.model import Network
-from aline.model.advice import Advice, CandidateAdvice, Frame, PointAdvice
+from aline.model.advice import Advice, Frame, PointAdvice
 
 # The dimensions that vary from call to call, and those of the examples that an export traces.
 VARYING = {"batch": 2, "context": 5, "point": 3, "candidate": 7}
@@ -45,16 +45,13 @@ def inputs_of(network: Network) -> dict[str, Input]:
     }
     if parameters:
         found["parameters"] = Input(("batch", parameters), torch.bool)
-    if not network.policy.is_box:
+    if network.policy is not None and not network.is_box:
         found["candidates"] = Input(("batch", "candidate", design))
     if advisor.point_width:
         found |= {
             "context_features": Input(("batch", 1, advisor.context_width)),
             "point_features": Input(("batch", 1, "point", advisor.point_width)),
             "point_frame": Input((2, "batch", 1, "point")),
-            "candidate_features": Input(("batch", 1, "candidate", advisor.point_width)),
-            "candidate_gain": Input(("batch", 1, "candidate", advisor.gain_width)),
-            "candidate_terms": Input(("batch", 1, "candidate", advisor.score_terms)),
         }
     if advisor.has_frames:
         found["parameter_frame"] = Input((2, "batch", 1, parameters))
@@ -63,12 +60,11 @@ def inputs_of(network: Network) -> dict[str, Input]:
 
 @dataclass(frozen=True)
 class Given(Advice):
-    """Advice that was computed elsewhere, for one context, its points and its candidates."""
+    """Advice that was computed elsewhere, for one context and its points."""
 
     features: Tensor
     frame: Frame | None
     points: PointAdvice
-    candidates: CandidateAdvice
 
     def context_features(self) -> Tensor:
         """As given."""
@@ -81,10 +77,6 @@ class Given(Advice):
     def at_points(self, points: Tensor) -> PointAdvice:
         """As given, for whichever points were meant."""
         return self.points
-
-    def of_candidates(self, candidates: Tensor, goal: Goal) -> CandidateAdvice:
-        """As given, for whichever candidates were meant."""
-        return self.candidates
 
 
 class Graph(nn.Module):
@@ -107,26 +99,23 @@ class Graph(nn.Module):
         found = {f"prediction_{name}": part for name, part in predictive.tensors().items()}
         if len(network.spec.parameters):
             found |= {f"posterior_{name}": part for name, part in posterior.tensors().items()}
-        if network.policy.is_box:
+        if network.is_box:
             proposal = network.propose(encoded, summary, goal)
             found |= {"proposal_mean": proposal.mean, "proposal_log_std": proposal.log_std}
-        else:
+        elif network.policy is not None:
             found["scores"] = network.scores(encoded, summary, goal, given["candidates"])
         return {name: value[:, 0] for name, value in found.items()}
 
     def _goal(self, given: Mapping[str, Tensor]) -> Goal:
-        none = given["mask"].new_zeros(len(given["mask"]), 0)
+        none = given["mask"].new_zeros(given["mask"].shape[0], 0)
         return Goal(given.get("parameters", none), given["points"], given["points_mask"])
 
     def _advice(self, given: Mapping[str, Tensor]) -> Advice:
         if "point_features" not in given:
-            return Advice(len(given["mask"]), 1, given["mask"].shape[1])
+            return Advice(given["mask"].shape[0], 1, given["mask"].shape[1])
         frame = given.get("parameter_frame")
         return Given(
             given["context_features"],
             None if frame is None else Frame(*frame.unbind(0)),
             PointAdvice(given["point_features"], Frame(*given["point_frame"].unbind(0))),
-            CandidateAdvice(
-                given["candidate_features"], given["candidate_gain"], given["candidate_terms"]
-            ),
         )

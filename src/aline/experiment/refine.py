@@ -17,7 +17,7 @@ from torch import Tensor
 
 from aline.episodes import Context
 from aline.errors import InputError
-from aline.policies.importance import power_of
+from aline.policies.importance import tempering_power
 from aline.spaces.outcomes import Mixture
 from aline.tasks import Task
 
@@ -100,7 +100,7 @@ class Refiner:
                     "it longer"
                 )
             gain = (1 - share) * (cloud.p - cloud.q)
-            power = power_of(gain[None], LEAST * possible)[0, 0]
+            power = tempering_power(gain[None], LEAST * possible)[0, 0]
             share = 1.0 if power == 1 else share + float(power) * (1 - share)
             chosen = _spread((power * gain).softmax(0), generator)
             cloud = self._move(cloud.take(chosen), share, generator)

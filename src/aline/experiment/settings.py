@@ -166,8 +166,8 @@ def check_standardise(spec: Spec, standardise: bool) -> bool:
     """Whether outcomes come in any units: only plain real ones can."""
     if standardise and not spec.outcome.is_linear:
         raise InputError(
-            "standardise=True is for real outcomes that have neither limits nor a logarithmic part, "
-            f"and this task's are {spec.outcome.words()}: leave it out"
+            "standardise=True is for real outcomes without limits or a logarithmic part, and "
+            f"this task's are {spec.outcome.words()}: leave it out"
         )
     return bool(standardise)
 

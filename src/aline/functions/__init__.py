@@ -1,1 +1,1 @@
-"""Unknown functions: everything that knows what a Gaussian process is."""
+"""The plug-in for unknown functions: everything that knows what a Gaussian process is."""

@@ -1,120 +1,167 @@
-"""What Gaussian processes say of a context, as a plug-in of the network (model/advice.py)."""
+"""What Gaussian processes say of a context, as a plug-in of the network (model/advice.py).
+
+An ensemble of fixed kernels gives features and frames for predictions, hypotheses about the
+parameters those for posteriors, and both rank candidates: by the share of the variance at a goal's
+points that an outcome would take away, or by the nats that it would give about parameters.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from aline.episodes import Context, Goal
-from aline.errors import InputError
-from aline.functions.bank import Bank, KernelBank
-from aline.functions.hypotheses import Guess, Hypotheses
-from aline.model.advice import Advice, CandidateAdvice, Frame, NoAdvisor, PointAdvice
+from aline.errors import InputError, InternalError
+from aline.functions import ensemble
+from aline.functions.ensemble import LEAST_VARIANCE, Posterior
+from aline.functions.hypotheses import Hypotheses, ParameterPosterior
+from aline.model.advice import Advice, Frame, NoAdvisor, PointAdvice
 from aline.tasks import Spec
+
+FURTHEST = 5.0  # features are cut there
+STEEP = 20.0  # what a candidate's logit gains as what it would teach grows e-fold
 
 
 class FunctionAdvisor(NoAdvisor):
-    """A bank of Gaussian processes and hypotheses about the parameters of one."""
+    """Built for a task's spec and settings; has no weights."""
 
-    def __init__(self, spec: Spec, kernels: int, hypotheses: int = 0):
+    def __init__(self, spec: Spec, kernels: int = 12, hypotheses: int = 0):
         super().__init__()
         if not spec.outcome.is_linear:
             raise InputError("functions have real outcomes without limits: leave the plug-in out")
-        self.bank = KernelBank.spread(len(spec.design), kernels)
+        self.kernels = ensemble.spread_kernels(len(spec.design), kernels)
         self.hypotheses = Hypotheses(spec, hypotheses) if hypotheses else None
-        self.bank.hypotheses = self.hypotheses
-        self.point_width, self.gain_width = self.bank.point_features, self.bank.worth_features
-        self.context_width = self.bank.context_features
-        self.score_terms, self.has_frames = 1, False
-        if self.hypotheses is not None:
-            self.context_width += self.hypotheses.guess_features
-            self.score_terms, self.has_frames = 2, True
+        self.point_width = 3 * kernels + 2
+        self.context_width = 2 * kernels + 1 + (self.hypotheses.width if self.hypotheses else 0)
+        self.has_frames = self.hypotheses is not None
 
+    @torch.no_grad()
     def read(self, context: Context) -> FunctionAdvice:
         """Take a whole context in, for one group that sees all of it."""
         visible = None if context.mask is None else context.mask[:, None]
-        return FunctionAdvice(self, self.bank.read(context, visible, None))
+        return self.read_groups(Source(context, visible))
+
+    def read_groups(self, source: Source, standardise: bool = False) -> FunctionAdvice:
+        """For groups that see prefixes; with `standardise`, outcomes may have any units."""
+        state = ensemble.read(self.kernels, *source, standardise)
+        return FunctionAdvice(self, source, state)
 
     def in_units(self, engine: Any, noise: float | None) -> Any:
         """An engine that standardises outcomes as they arrive."""
-        from aline.functions.units import StandardisedEngine
+        from aline.functions.standardised import StandardisedEngine
 
         return StandardisedEngine(engine, noise)
 
 
-class FunctionAdvice(Advice):
-    """A context as the bank holds it."""
+class Source(NamedTuple):
+    """What was read, for parts of the advice that are computed only when asked for."""
 
-    def __init__(self, advisor: FunctionAdvisor, bank: Bank):
-        super().__init__(*bank.seen.shape)
-        self.advisor, self.bank = advisor, bank
-        self._guess: Guess | None = None
+    context: Context
+    visible: Tensor | None = None  # bool [batch, group, context]
+    extra: Context | None = None  # [batch * group, 1], an observation of each group's own
+
+
+class FunctionAdvice(Advice):
+    """A context as the ensemble and the hypotheses hold it."""
+
+    def __init__(
+        self,
+        advisor: FunctionAdvisor,
+        source: Source,
+        state: Posterior,
+        hypotheses: Posterior | None = None,
+    ):
+        super().__init__(len(state.designs), state.groups, state.count)
+        self.advisor, self.source, self.state = advisor, source, state
+        self._hypotheses = hypotheses
 
     @property
-    def guess(self) -> Guess | None:
-        """What hypotheses say of the parameters, if there are any."""
+    def hypotheses(self) -> Posterior:
+        """The context as hypotheses about the parameters see it."""
+        if self._hypotheses is None:
+            if self.advisor.hypotheses is None:
+                raise InternalError("this plug-in has no hypotheses about parameters")
+            standardise = self.state.units is not None
+            self._hypotheses = self.advisor.hypotheses.read(*self.source, standardise)
+        return self._hypotheses
+
+    @cached_property
+    def parameters(self) -> ParameterPosterior | None:
+        """What the data leave of the parameters, by hypotheses."""
         hypotheses = self.advisor.hypotheses
-        if self._guess is None and hypotheses is not None:
-            with torch.no_grad():
-                self._guess = hypotheses.guess(self.bank.supposed)
-        return self._guess
-
-    def context_features(self) -> Tensor:
-        """Of the bank, and of what hypotheses say."""
-        features = self.bank.describe()
-        if self.guess is None:
-            return features
-        return torch.cat([features, self.guess.describe()], -1)
-
-    def parameter_frame(self) -> Frame | None:
-        """By the hypotheses."""
-        return None if self.guess is None else Frame(self.guess.mean, self.guess.std)
-
-    def at_points(self, points: Tensor) -> PointAdvice:
-        """What the bank expects there."""
-        expected = self.bank.predict(_grouped(points))
-        return PointAdvice(expected.features, Frame(expected.mean, expected.std))
+        return None if hypotheses is None else hypotheses.posterior(self.hypotheses)
 
     @torch.no_grad()
-    def of_candidates(self, candidates: Tensor, goal: Goal) -> CandidateAdvice:
-        """How much of the goal's variance would go, and what would be learned of parameters."""
-        candidates = _grouped(candidates)
-        features = self.bank.predict(candidates).features
-        shape = features.shape[:3]
-        gain = torch.zeros(*shape, self.advisor.gain_width)
-        terms = torch.zeros(*shape, self.advisor.score_terms)
-        if goal.points.shape[1]:
-            gain = self.bank.worth(candidates, goal.points, goal.points_mask)
-            has_points = goal.points_mask.any(1)[:, None, None]
-            terms[..., 0] = gain[..., -1] * has_points
-        if self.advisor.hypotheses is not None and goal.has_parameters:
-            hypotheses = self.advisor.hypotheses
-            terms[..., 1] = hypotheses.telling(self.bank.supposed, candidates, goal.parameters)
-        return CandidateAdvice(features, gain, terms)
+    def context_features(self) -> Tensor:
+        """Of the ensemble, and of what hypotheses say."""
+        features = [self.state.describe()]
+        if self.parameters is not None:
+            features.append(self.parameters.describe())
+        return torch.cat(features, -1).float()
 
+    @torch.no_grad()
+    def parameter_frame(self) -> Frame | None:
+        """By the hypotheses."""
+        found = self.parameters
+        return None if found is None else Frame(found.mean.float(), found.std.float())
+
+    @torch.no_grad()
+    def at_points(self, points: Tensor) -> PointAdvice:
+        """What is expected there: the average over kernels, and how each departs from it.
+
+        The same tensor, passed again after one more observation, costs one row for each point.
+        """
+        mean, left = self.state.moments(points)  # [batch, kernel, group, n]
+        log_scale, log_density, _ = self.state.evidence
+        weight = log_density.softmax(-1).mT[..., None]
+        log_std = left.log() / 2 + log_scale.mT[..., None]
+        average = (weight * mean).sum(1, keepdim=True)
+        apart = mean - average
+        variance = (weight * ((2 * log_std).exp() + apart.square())).sum(1, keepdim=True)
+        log_spread = variance.clamp_min(LEAST_VARIANCE).log() / 2
+        std = log_spread.exp()
+        parts = (apart / std, log_std - log_spread, weight.expand_as(mean), average, log_spread)
+        features = torch.cat(parts, 1)
+        features[:, :-1].clamp_(-FURTHEST, FURTHEST)
+        frame = Frame(average[:, 0].float(), std[:, 0].float())
+        return PointAdvice(features.permute(0, 2, 3, 1).float(), frame)
+
+    @torch.no_grad()
+    def scores(self, candidates: Tensor, goal: Goal) -> Tensor:
+        """The logs of the shares of variance and of the nats, where the goal wants them."""
+        total = torch.zeros(*self.shape, candidates.shape[-2])
+        if goal.points.shape[1]:
+            reduction = self.state.variance_reduction(candidates, goal.points, goal.points_mask)
+            has_points = goal.points_mask.any(1)[:, None, None]
+            total = total + reduction.log_share().float() * has_points
+        if goal.has_parameters and self.advisor.hypotheses is not None:
+            gain = self.advisor.hypotheses.log_information_gain
+            total = total + gain(self.hypotheses, candidates, goal.parameters).float()
+        return STEEP * total
+
+    @torch.no_grad()
     def regrouped(self, visible: Tensor, extra: Context | None = None) -> FunctionAdvice:
         """For groups that see prefixes of the whole context."""
-        if extra is None:
-            return FunctionAdvice(self.advisor, self.bank.prefixes(visible))
-        bank = self.bank
-        whole = Context(bank.designs, bank.outcomes)
-        return FunctionAdvice(self.advisor, self.advisor.bank.read(whole, visible, extra))
+        source = Source(self.source.context, visible, extra)
+        if extra is not None:
+            return self.advisor.read_groups(source)
+        hypotheses = self._hypotheses and self._hypotheses.prefixes(visible)
+        return FunctionAdvice(self.advisor, source, self.state.prefixes(visible), hypotheses)
 
+    @torch.no_grad()
     def extend(self, design: Tensor, outcome: Tensor) -> FunctionAdvice:
         """With one more observation."""
-        return FunctionAdvice(self.advisor, self.bank.extend(design, outcome))
+        return FunctionAdvice(
+            self.advisor,
+            Source(self.source.context.append(design, outcome)),
+            self.state.extend(design, outcome),
+            self._hypotheses and self._hypotheses.extend(design, outcome),
+        )
 
-    def restated(self, outcomes: Tensor) -> FunctionAdvice:
-        """The same designs with other outcomes [batch, context]."""
-        return FunctionAdvice(self.advisor, self.bank.restated(outcomes))
 
-
-def advisor(spec: Spec, kernels: int = 12, hypotheses: int = 0) -> FunctionAdvisor:
+def advisor(spec: Spec, **settings: Any) -> FunctionAdvisor:
     """The plug-in for a task, by its settings."""
-    return FunctionAdvisor(spec, kernels, hypotheses)
-
-
-def _grouped(points: Tensor) -> Tensor:
-    return points[:, None] if points.dim() == 3 else points
+    return FunctionAdvisor(spec, **settings)

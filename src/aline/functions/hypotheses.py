@@ -1,185 +1,151 @@
-"""What data say of the parameters of the Gaussian process behind them, by hypotheses.
+"""What data say of the parameters of the Gaussian process behind them, by weighted hypotheses.
 
-Some hundred values of all parameters, spread evenly over the prior, are as many Gaussian processes;
-each says how likely the data are. Where the data tell more than these are apart, few of them fit,
-so more are drawn close to those that do (model/closer.py), and all are weighed together. Should
-even then too few count, the likelihood is raised to a power below one, which is of the same shape,
-only wider: their mean is still about that of the posterior, and their covariance about that of the
-posterior over the power. The network starts from there, for its posterior as for what a candidate
-would tell of the parameters.
+Some hundred values of all parameters, spread evenly over the prior, are as many Gaussian processes,
+each of which says how likely the data are. Where the data say much, few of them fit: more are drawn
+near those (importance_draws.py), and all are weighted together. Should even then too few count, the
+likelihood is tempered: raised to a power below one, which leaves its shape but makes it wider. The
+weighted mean is still about the posterior's, the covariance about the posterior's over the power.
 """
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from aline.functions.bank import KINDS, Bank, KernelBank, spread_evenly
-from aline.functions.closer import Cloud, Data, Kernels, Proposal, fits, log_prior
+from aline.episodes import Context
+from aline.functions import ensemble
+from aline.functions.ensemble import Posterior
+from aline.functions.importance_draws import EFFECTIVE, Cloud, draw_near_data
+from aline.functions.kernels import KINDS, Kernels, fill_cube
 from aline.functions.task import NOISE
-from aline.policies.importance import power_of
+from aline.policies.importance import tempering_power
 from aline.tasks import Spec
 
-EFFECTIVE = 8.0  # hypotheses that count at least
-CLOSER = (64, 64)  # that are added close to what the data leave, and closer still
-LEVELS = (-2.0, -1.0, 0.0, 1.0, 2.0)  # at which the network is told the shape of a guess
-SMOOTH = 0.4
-EDGE = 0.005  # shares of a prior's mass that none of them looks beyond
-LEAST_STD = 0.02  # of a guess, on the normal scale
-RIDGE = 1e-3  # of a variance, so that few hypotheses do not seem to know all
-LEAST_TOLD = 1e-6  # nats
+LEVELS = (-2.0, -1.0, 0.0, 1.0, 2.0)  # at which features describe the posterior's shape
+SMOOTH = 0.4  # standard deviations by which a hypothesis is spread for that
+EDGE = 0.005  # shares of a prior's mass beyond which there are no hypotheses
+LEAST_STD = 0.02  # of a parameter, on the normal scale
+RIDGE = 1e-3  # of a variance, so that few hypotheses do not seem to explain everything
+LEAST_NATS = 1e-6
 AT_ONCE = 2**26  # numbers over the factors of candidates that are held at a time
 
 
-class Hypotheses(KernelBank):
-    """Kernels with parameters spread over the prior; what varies with none of them is in turn."""
+class Hypotheses(nn.Module):
+    """Values of all parameters that fill the prior, with kinds of kernels in turn."""
 
     z: Tensor  # [hypothesis, parameter], on the network's scale
-    log_scale: Tensor  # [hypothesis], of the function's deviation
     tied: Tensor  # bool [hypothesis], whether all axes have one lengthscale
+    kind: Tensor  # [hypothesis], of KINDS
+    log_scale: Tensor  # [hypothesis], of the function's standard deviation
 
-    def __init__(self, spec: Spec, count: int):
-        self.spec = spec
-        self.along = spec.parameters.index("lengthscale")
-        share = spread_evenly(count, len(spec.parameters) + 1)
-        z = torch.special.ndtri(EDGE + (1 - 2 * EDGE) * share[:, :-1])
-        # Many functions have one lengthscale for all axes.
-        tied = (share[:, -1] < 0.5) & (len(self.along) > 1)
-        z[:, self.along] = torch.where(tied[:, None], z[:, self.along[:1]], z[:, self.along])
-        inverse, noise, log_scale = self._of(z)
-        super().__init__(1 / inverse, noise)
+    def __init__(self, spec: Spec, count: int, draws: bool = True):
+        super().__init__()
+        self.spec, self.draws = spec, draws
+        self.lengthscale_columns = spec.parameters.index("lengthscale")
+        z, tied = self._spread(count)
+        kind = torch.arange(count) % len(KINDS)
+        self.kernels, log_scale = self.processes(z, kind)
         self.register_buffer("z", z, persistent=False)
-        self.register_buffer("log_scale", log_scale, persistent=False)
         self.register_buffer("tied", tied, persistent=False)
+        self.register_buffer("kind", kind, persistent=False)
+        self.register_buffer("log_scale", log_scale, persistent=False)
 
-    def _of(self, z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """What parameters z [..., parameter] make of a kernel.
+    @property
+    def width(self) -> int:
+        """How many numbers describe a posterior."""
+        return (2 + len(LEVELS)) * self.z.shape[1] + 1
 
-        One over the lengthscales [..., design], the noise's variance over the function's, and the
-        log of the function's deviation, [...], all on the network's scales.
+    def _spread(self, count: int) -> tuple[Tensor, Tensor]:
+        """Values [hypothesis, parameter], and which have one lengthscale for all axes."""
+        columns = self.lengthscale_columns
+        share = fill_cube(count, len(self.spec.parameters) + 1)
+        z = torch.special.ndtri(EDGE + (1 - 2 * EDGE) * share[:, :-1])
+        tied = (share[:, -1] < 0.5) & (len(columns) > 1)
+        z[:, columns] = torch.where(tied[:, None], z[:, columns[:1]], z[:, columns])
+        return z, tied
+
+    def processes(self, z: Tensor, kind: Tensor) -> tuple[Kernels, Tensor]:
+        """Gaussian processes with parameters z [..., hypothesis, parameter].
+
+        The logs of their standard deviations [..., hypothesis] are on the network's scale.
         """
         user = self.spec.parameters.to_user(z)
         half = (self.spec.design.high - self.spec.design.low) / 2
         scale = user["output_scale"]
-        own = self.spec.outcome.to_network(torch.stack([scale, torch.zeros_like(scale)]))
-        lengthscales = user["lengthscale"].reshape(*z.shape[:-1], -1)
-        return half / lengthscales, (NOISE / scale).square(), (own[0] - own[1]).log()
+        ends = self.spec.outcome.to_network(torch.stack([scale, torch.zeros_like(scale)]))
+        lengthscale = user["lengthscale"].reshape(*z.shape[:-1], -1) / half
+        noise = (NOISE / scale).square()
+        return Kernels.of(kind, lengthscale, noise), (ends[0] - ends[1]).log()
 
-    @property
-    def guess_features(self) -> int:
-        """How many numbers describe a guess."""
-        return (2 + len(LEVELS)) * self.z.shape[1] + 1
+    def read(
+        self,
+        context: Context,
+        visible: Tensor | None = None,
+        extra: Context | None = None,
+        standardise: bool = False,
+    ) -> Posterior:
+        """Take a context in, as `ensemble.read`."""
+        return ensemble.read(self.kernels, context, visible, extra, standardise)
 
-    def guess(self, bank: Bank) -> Guess:
-        """What the data that a bank of theirs has seen leave of the parameters."""
-        return self._closer(bank).guess(*bank.seen.shape[:2])
+    def log_likelihood(self, state: Posterior) -> Tensor:
+        """Of what each group has seen, [batch, group, hypothesis]."""
+        squares, log_root, count = state.sums
+        fit = -0.5 * squares * (-2 * self.log_scale).exp()
+        return fit - count * self.log_scale - log_root
 
-    def _fit(self, bank: Bank) -> Tensor:
-        """The log likelihood [batch, group, hypothesis] of what a bank of theirs has seen."""
-        squares, logdet, count = bank.sums
-        return -0.5 * squares * (-2 * self.log_scale).exp() - count * self.log_scale - logdet
+    def posterior(self, state: Posterior) -> ParameterPosterior:
+        """What the data leave of the parameters, by the grid and by draws near the data."""
+        if not self.draws:
+            return self._grid_posterior(state)
+        fit = self.log_likelihood(state)
+        parts = (self.z, self.kind, self.tied)
+        grid = Cloud(*(part.expand(fit.shape[:2].numel(), *part.shape) for part in parts))
+        drawn = draw_near_data(self, grid, fit.flatten(0, 1), state)
+        return ParameterPosterior.of(*(part.unflatten(0, fit.shape[:2]) for part in drawn))
 
-    def _grid(self, rows: int) -> Cloud:
-        kind = torch.arange(self.count) % len(KINDS)
-        return Cloud(self.z.expand(rows, -1, -1), kind.expand(rows, -1), self.tied.expand(rows, -1))
+    def _grid_posterior(self, state: Posterior) -> ParameterPosterior:
+        fit = self.log_likelihood(state)
+        return ParameterPosterior.of(self.z.expand(*fit.shape, -1), fit)
 
-    def _closer(self, bank: Bank) -> Closer:
-        """These and closer ones."""
-        fit = self._fit(bank).flatten(0, 1)
-        cloud, weight, data = self._grid(len(fit)), fit, Data.of(bank)
-        proposals: list[Proposal] = []
-        added: list[Kernels] = []
-        for count in CLOSER:
-            power = power_of(weight, EFFECTIVE)
-            proposals.append(Proposal.around(cloud, weight, power, self.along))
-            more = proposals[-1].draw(count)
-            added.append(Kernels(*self._of(more.z), more.kind))
-            cloud = Cloud(*(torch.cat(pair, 1) for pair in zip(cloud, more, strict=True)))
-            fit = torch.cat([fit, fits(added[-1], data)], 1)
-            prior = log_prior(cloud, self.along) - self._log_kinds
-            origins = [prior + math.log(self.count)]
-            for drawn, one in zip(CLOSER, proposals, strict=False):
-                origins.append(one.log_density(cloud) + math.log(drawn))
-            weight = fit + prior - torch.logsumexp(torch.stack(origins), 0)
-        kernels = Kernels(*(torch.cat(parts, 1) for parts in zip(*added, strict=True)))
-        return Closer(cloud.z, weight, kernels, data)
+    def log_information_gain(self, state: Posterior, candidates: Tensor, wanted: Tensor) -> Tensor:
+        """The log of the nats that an outcome at each candidate gives about some parameters.
 
-    @property
-    def _log_kinds(self) -> float:
-        """Of how many sorts hypotheses are, in equal shares."""
-        return math.log(len(KINDS) * (2 if len(self.along) > 1 else 1))
+        [batch, group, query] for candidates [batch, query, design] or a group's own, and parameters
+        `wanted` [batch, parameter]. As if the posterior were normal and the mean and log variance
+        of an outcome linear in the parameters: the outcome then informs about the first with the
+        noise of its own variance, and about the second with a variance of two.
 
-    def telling(self, bank: Bank, candidates: Tensor, wanted: Tensor) -> Tensor:
-        """The log of the nats that an outcome at each candidate would tell of some parameters.
-
-        [batch, group, query] for candidates [batch, group or 1, query, design] and parameters
-        `wanted` [batch, parameter]. As if the posterior were normal, and the mean and the log
-        variance of an outcome linear in the parameters: the outcome then tells of the first with
-        the noise of its own variance, and of the second with a variance of two.
-
-        While training, by the grid alone: a bank has rows of its own for that, which grow.
+        By the grid alone: draws near the data add nothing here (results/functions.json).
         """
-        each = self.count * candidates.shape[2] * max(1, bank.designs.shape[1])
-        step = max(1, AT_ONCE // each)
-        if len(bank.designs) > step:
-            parts = (slice(i, i + step) for i in range(0, len(bank.designs), step))
-            return torch.cat([self.telling(bank.some(p), candidates[p], wanted[p]) for p in parts])
-        mean, left = bank.at(candidates)
+        batch = len(state.designs)
+        held = self.kernels.number * candidates.shape[-2] * max(1, state.count)
+        step = max(1, AT_ONCE // held)
+        if batch > step:
+            parts = (slice(i, i + step) for i in range(0, batch, step))
+            each = ((state.episodes(p), candidates[p], wanted[p]) for p in parts)
+            return torch.cat([self.log_information_gain(*part) for part in each])
+        mean, left = state.moments(candidates)
         log_variance = left.log() + 2 * self.log_scale[:, None, None]
-        if self.training:
-            fit = self._fit(bank)
-            guess = Guess.of(self.z.expand(*fit.shape, -1), fit)
-        else:
-            closer = self._closer(bank)
-            guess = closer.guess(*bank.seen.shape[:2])
-            more = closer.at(candidates)
-            mean = torch.cat([mean, more[0]], 1)
-            log_variance = torch.cat([log_variance, more[1]], 1)
-        of_mean = guess.spread(mean, wanted)
-        of_variance = guess.spread(log_variance, wanted)
-        told = _nats(of_mean, of_variance.mean.exp()) + _nats(of_variance, torch.tensor(2.0))
-        return told.clamp_min(LEAST_TOLD).log().float()
+        return self._grid_posterior(state).log_information(mean, log_variance, wanted)
 
 
-class Closer(NamedTuple):
-    """The grid's hypotheses and closer ones of each row, a group of an episode."""
-
-    z: Tensor  # [row, hypothesis, parameter], the grid's first
-    log_weight: Tensor  # [row, hypothesis]
-    kernels: Kernels  # of the closer ones
-    data: Data
-
-    def guess(self, batch: int, groups: int) -> Guess:
-        """What they say of the parameters."""
-        parts = (part.unflatten(0, (batch, groups)) for part in (self.z, self.log_weight))
-        return Guess.of(*parts)
-
-    def at(self, points: Tensor) -> tuple[Tensor, Tensor]:
-        """What the closer ones say of outcomes at points [batch, group or 1, m, design].
-
-        Means and log variances [batch, hypothesis, group, m].
-        """
-        batch, groups = len(points), len(self.z) // len(points)
-        wide = points.expand(-1, groups, -1, -1).flatten(0, 1)
-        mean, left = self.kernels.at(self.data, wide)
-        log_variance = left.log() + 2 * self.kernels.log_scale[..., None]
-        both = (part.unflatten(0, (batch, groups)).transpose(1, 2) for part in (mean, log_variance))
-        return next(both), next(both)
-
-
-class Spread(NamedTuple):
-    """How much hypotheses disagree on numbers [batch, group, query]."""
+class Explained(NamedTuple):
+    """How hypotheses differ about a number [batch, group, query], as wide as the posterior is."""
 
     mean: Tensor
     variance: Tensor
-    explained: Tensor  # part of the variance that goes with the parameters wanted
+    explained: Tensor  # part of the variance that goes with the wanted parameters
+
+    def nats(self, noise: Tensor) -> Tensor:
+        """What the number, seen through noise of some variance, says of the parameters."""
+        share = self.explained / (self.variance + noise)
+        return -0.5 * torch.log1p(-share.clamp_max(0.999))
 
 
-class Guess(NamedTuple):
-    """The hypotheses that the data leave, for groups of observations."""
+class ParameterPosterior(NamedTuple):
+    """Hypotheses, weighted by the data."""
 
     apart: Tensor  # [batch, group, hypothesis, parameter], from the mean
     weight: Tensor  # [batch, group, hypothesis]
@@ -187,51 +153,55 @@ class Guess(NamedTuple):
     mean: Tensor  # [batch, group, parameter]
 
     @classmethod
-    def of(cls, z: Tensor, log_weight: Tensor) -> Guess:
+    def of(cls, z: Tensor, log_weight: Tensor) -> ParameterPosterior:
         """Of hypotheses z [batch, group, hypothesis, parameter] with the logs of their weights."""
-        power = power_of(log_weight.flatten(0, 1), EFFECTIVE).view(*log_weight.shape[:2], 1)
+        power = tempering_power(log_weight.flatten(0, 1), EFFECTIVE).view(*log_weight.shape[:2], 1)
         weight = (power * log_weight).softmax(-1)
         mean = (weight[..., None, :] @ z)[..., 0, :]
         return cls(z - mean[..., None, :], weight, power, mean)
 
     @property
-    def variance(self) -> Tensor:
-        """Of each parameter [batch, group, parameter], with hypotheses as they are weighed."""
+    def tempered_variance(self) -> Tensor:
+        """Of each parameter [batch, group, parameter], with the likelihood tempered."""
         return (self.weight[..., None] * self.apart.square()).sum(-2)
 
     @property
     def std(self) -> Tensor:
         """Of the posterior, about, [batch, group, parameter]."""
-        return (self.power * self.variance).sqrt().clamp_min(LEAST_STD)
+        return (self.power * self.tempered_variance).sqrt().clamp_min(LEAST_STD)
 
     def describe(self) -> Tensor:
-        """Features [batch, group, guess_features]: where, how wide and of what shape it is.
+        """Features [batch, group, width]: where it is, how wide, and of what shape.
 
-        The shape is how much lies below some levels, in deviations; smoothly, as there are few.
+        The shape is how much lies below some levels, in standard deviations; smoothly, as there are
+        few hypotheses.
         """
-        away = self.apart / self.variance.sqrt().clamp_min(LEAST_STD)[..., None, :]
+        away = self.apart / self.tempered_variance.sqrt().clamp_min(LEAST_STD)[..., None, :]
         below = torch.special.ndtr((torch.tensor(LEVELS) - away[..., None]) / SMOOTH)
         shape = (self.weight[..., None, None] * below).sum(2).flatten(2)
-        return torch.cat([self.mean, self.std.log(), self.power.log() / 4, shape], -1).float()
+        return torch.cat([self.mean, self.std.log(), self.power.log() / 4, shape], -1)
 
-    def spread(self, values: Tensor, wanted: Tensor) -> Spread:
-        """Of values [batch, hypothesis, group, query], as wide as the posterior is."""
+    def log_information(self, mean: Tensor, log_variance: Tensor, wanted: Tensor) -> Tensor:
+        """Of outcomes with these means and log variances [batch, hypothesis, group, query]."""
+        of_mean, of_variance = (self._explain(part, wanted) for part in (mean, log_variance))
+        noise = of_variance.mean.exp()
+        nats = of_mean.nats(noise) + of_variance.nats(torch.full_like(noise, 2.0))
+        return nats.clamp_min(LEAST_NATS).log()
+
+    def _explain(self, values: Tensor, wanted: Tensor) -> Explained:
+        """How values [batch, hypothesis, group, query] go with the parameters wanted."""
         values, weight = values.transpose(1, 2), self.weight[..., None]
         mean = (weight * values).sum(2, keepdim=True)
         away = values - mean
         variance = (weight * away.square()).sum(2)
         apart = self.apart * wanted[:, None, None]
-        weighed = (weight * apart).mT
-        within = weighed @ apart  # of the parameters wanted
-        size = torch.where(wanted[:, None], self.variance, torch.ones_like(self.variance))
-        size = RIDGE * size + (~wanted[:, None]).to(size.dtype)
-        common = weighed @ away  # [batch, group, parameter, query]
-        solved = torch.linalg.solve(within + torch.diag_embed(size), common)
-        explained = (common * solved).sum(2)
-        return Spread(mean[:, :, 0], self.power * variance, self.power * explained)
+        weighted = (weight * apart).mT
+        within = weighted @ apart + torch.diag_embed(self._ridge(wanted))
+        common = weighted @ away  # [batch, group, parameter, query]
+        explained = (common * torch.linalg.solve(within, common)).sum(2)
+        return Explained(mean[:, :, 0], self.power * variance, self.power * explained)
 
-
-def _nats(known: Spread, noise: Tensor) -> Tensor:
-    """What a number that is known so far tells of the parameters when seen through noise."""
-    total = known.variance + noise
-    return -0.5 * torch.log1p(-(known.explained / total).clamp_max(0.999))
+    def _ridge(self, wanted: Tensor) -> Tensor:
+        """What is added to the parameters' variances; one for those that are not wanted."""
+        wide = wanted[:, None].expand_as(self.mean)
+        return torch.where(wide, RIDGE * self.tempered_variance, 1 + RIDGE)

@@ -15,7 +15,7 @@ from aline.episodes.goals import SPREAD_POINTS
 from aline.errors import InputError, StateError
 from aline.experiment.origin import check_model
 from aline.experiment.settings import check_noise
-from aline.functions.units import Standardised, StandardisedEngine
+from aline.functions.standardised import Standardised, StandardisedEngine
 from aline.model import Model
 from aline.policies import LearnedPolicy, Memory
 

@@ -9,10 +9,7 @@ own covariance is the kernel's up to a percent (tests/tasks/test_gp.py), not onl
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import torch
 from scipy import stats
@@ -21,36 +18,14 @@ from torch.distributions import Uniform
 from torch.nn import functional as F
 
 from aline.errors import InputError
+from aline.functions.kernels import KINDS
 from aline.spaces import Box, Real
 from aline.tasks.task import PREDICTIONS, Named, Task
 
 NOISE = 0.01
-KERNELS = ("rbf", "matern32", "matern52")
 DEGREES = (math.inf, 3, 5)  # of freedom of a kernel's Student-t spectrum
 WAVES = 256
 HALF = 5.0  # inputs lie in [-5, 5]
-
-
-@dataclass(frozen=True)
-class Process:
-    """Given theta and what is latent, outcomes are a Gaussian process's with normal noise.
-
-    `covariance(theta, a, b)` is that of the function's values at designs [batch, n] and [batch, m],
-    [batch, n, m] in the outcome's units squared; `noise` is a standard deviation in these units.
-    """
-
-    covariance: Callable[[Named, Named, Named], Tensor]
-    noise: float
-
-
-class FunctionTask(Task):
-    """A task whose outcomes are a Gaussian process's: its policy is taught where to measure."""
-
-    teacher = "aline.functions.teacher:FunctionTeacher"
-
-    def __init__(self, *, process: Process, **settings: Any):
-        super().__init__(**settings)
-        self.process = process
 
 
 def gp(dimensions: int = 1, horizon: int = 30, isotropic: float = 0.5, waves: int = WAVES) -> Task:
@@ -68,7 +43,7 @@ def gp(dimensions: int = 1, horizon: int = 30, isotropic: float = 0.5, waves: in
     def latent(theta: Named, generator: torch.Generator) -> dict[str, Tensor]:
         lengthscale = theta["lengthscale"][:, 0]
         batch = len(lengthscale)
-        kernel = torch.randint(len(KERNELS), (batch,), generator=generator)
+        kernel = torch.randint(len(KINDS), (batch,), generator=generator)
         hidden = draw_waves(kernel, dimensions, waves, generator)
         hidden["noise"] = torch.full((batch, 1), NOISE)
         hidden["kernel"] = kernel
@@ -83,12 +58,7 @@ def gp(dimensions: int = 1, horizon: int = 30, isotropic: float = 0.5, waves: in
         f = theta["output_scale"] * waves_at(theta, x / theta["lengthscale"])
         return f + theta["noise"] * torch.randn(f.shape, generator=generator)
 
-    def known(theta: Named, a: Named, b: Named) -> Tensor:
-        at = [torch.stack([x[name] for name in axes], -1) / theta["lengthscale"] for x in (a, b)]
-        unit_variance = covariances(theta["kernel"], distances(*at))
-        return theta["output_scale"][..., None] ** 2 * unit_variance
-
-    return FunctionTask(
+    return Task(
         name=f"gp{dimensions}d",
         parameters={
             "lengthscale": Uniform(0.1 * unit * ones, 2.0 * unit * ones),
@@ -98,7 +68,6 @@ def gp(dimensions: int = 1, horizon: int = 30, isotropic: float = 0.5, waves: in
         outcome=Real(loc=0.0, scale=0.6),
         simulate=simulate,
         latent=latent,
-        process=Process(known, NOISE),
         horizon=horizon,
         targets={(PREDICTIONS,): 0.5, ("lengthscale", "output_scale"): 0.5},
         scaled=("output_scale",),
@@ -113,7 +82,7 @@ def gp(dimensions: int = 1, horizon: int = 30, isotropic: float = 0.5, waves: in
         # A proposed point cannot be in all the places that are equally unknown; kernels say in
         # closed form what attention over observations of a function would have to approximate.
         model={
-            "policy": "pool",
+            "policy": "plugin",
             "plugin": "functions",
             "plugin_settings": {
                 "kernels": 12 if dimensions == 1 else 18,
@@ -142,7 +111,7 @@ def axis_names(dimensions: int) -> list[str]:
 def draw_waves(
     kernel: Tensor, dimensions: int, waves: int, generator: torch.Generator
 ) -> dict[str, Tensor]:
-    """Functions of unit lengthscale and unit variance, for kernels [batch] of KERNELS.
+    """Functions of unit lengthscale and unit variance, for kernels [batch] of KINDS.
 
     Given its frequencies a function is exactly Gaussian: both weights of a wave are normal.
     """
@@ -207,30 +176,3 @@ def radii_at(kernel: Tensor, beyond: Tensor, dimensions: int) -> Tensor:
     table, row = radii(dimensions), kernel[:, None]
     radius: Tensor = table[row, left] * (1 - part) + table[row, left + 1] * part
     return radius
-
-
-def distances(a: Tensor, b: Tensor) -> Tensor:
-    """Euclidean, of [batch, n, design] and [batch, m, design]; exact for points close by."""
-    return (a[:, :, None] - b[:, None]).square().sum(-1).sqrt()
-
-
-def covariances(kernel: Tensor, distance: Tensor) -> Tensor:
-    """Of each episode's kernel [batch] of KERNELS, at distances [batch, n, m]."""
-    out = torch.empty_like(distance)
-    for index, name in enumerate(KERNELS):
-        rows = kernel == index
-        out[rows] = covariance(name, distance[rows])
-    return out
-
-
-def covariance(kernel: str, distance: Tensor) -> Tensor:
-    """Kernels of unit variance at distances in lengthscales."""
-    if kernel == "rbf":
-        return (-0.5 * distance**2).exp()
-    if kernel == "matern32":
-        r = math.sqrt(3) * distance
-        return (1 + r) * (-r).exp()
-    if kernel == "matern52":
-        r = math.sqrt(5) * distance
-        return (1 + r + r * r / 3) * (-r).exp()
-    raise InputError(f"kernels are {', '.join(KERNELS)}, got {kernel!r}")

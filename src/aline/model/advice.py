@@ -1,9 +1,9 @@
 """The narrow door through which a plug-in may speak to the network: plain tensors.
 
 A plug-in knows something of a kind of task that attention would have to learn, such as what a
-Gaussian process expects of a function. The network adds its features to tokens, starts its beliefs
-from its frames and its scores from its terms; it knows nothing else of it. Most tasks have none,
-and `NoAdvisor` speaks for them: all its tensors have a width of zero.
+process expects of a function. The network adds its features to tokens and starts its beliefs from
+its frames; it may also leave the choice of designs to it. It knows nothing else of it. Most tasks
+have none, and `NoAdvisor` speaks for them: all its tensors have a width of zero.
 
 Axes: [batch, group, ...]. Points are [batch, n, design], the same for all groups, or
 [batch, group, n, design].
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from aline.episodes import Context, Goal
-from aline.errors import InputError
+from aline.errors import InputError, InternalError
 from aline.tasks import Spec
 
 # Who speaks by which name: the module is imported when a network asks for it.
@@ -39,14 +39,6 @@ class PointAdvice(NamedTuple):
     frame: Frame | None
 
 
-class CandidateAdvice(NamedTuple):
-    """Of candidates, given a goal."""
-
-    features: Tensor  # [batch, group, n, point_width]
-    gain: Tensor  # [batch, group, n, gain_width], what an outcome tells of the goal's points
-    terms: Tensor  # [batch, group, n, score_terms], what scores start from
-
-
 class Advice:
     """What a plug-in says of a context, for groups that each see a prefix of it; here, nothing."""
 
@@ -65,10 +57,9 @@ class Advice:
         """Of points."""
         return PointAdvice(torch.zeros(*self.shape, points.shape[-2], 0), None)
 
-    def of_candidates(self, candidates: Tensor, goal: Goal) -> CandidateAdvice:
-        """Of candidates, given a goal."""
-        nothing = torch.zeros(*self.shape, candidates.shape[-2], 0)
-        return CandidateAdvice(nothing, nothing, nothing)
+    def scores(self, candidates: Tensor, goal: Goal) -> Tensor:
+        """Logits [batch, group, n] of candidates for a goal, where the plug-in chooses."""
+        raise InternalError("without a plug-in the network chooses")
 
     def regrouped(self, visible: Tensor, extra: Context | None = None) -> Advice:
         """For groups that see `visible` [batch, group, context] of the whole context.
@@ -85,12 +76,12 @@ class Advice:
 class NoAdvisor(nn.Module):
     """For tasks without a plug-in."""
 
-    context_width = point_width = gain_width = score_terms = 0
+    context_width = point_width = 0
     has_frames = False  # whether it says where beliefs start from
 
     def read(self, context: Context) -> Advice:
         """Take a whole context in, for one group that sees all of it."""
-        return Advice(len(context.designs), 1, context.length)
+        return Advice(context.designs.shape[0], 1, context.length)
 
     def in_units(self, engine: Any, noise: float | None) -> Any:
         """An engine for outcomes in a user's units, of which the network was not trained."""

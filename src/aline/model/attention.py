@@ -79,7 +79,7 @@ def _side_by_side(
     """The bias of two sets of keys as one set."""
     if bias is None and more is None:
         return None
-    batch = len(keys.keys)
+    batch = keys.keys.shape[0]
     parts = [
         torch.zeros(batch, 1, 1, 1, part.keys.shape[-1]) if known is None else known
         for known, part in ((bias, keys), (more, more_keys))

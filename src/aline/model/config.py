@@ -24,8 +24,9 @@ class ModelConfig:
     # prefix trains in one pass and an observation is added in constant work. "full": the paper's.
     context: Literal["independent", "full"] = "independent"
     # "pool" scores candidates; "box" proposes a point; "informed" chooses by the task's likelihood
-    # where it is at hand, and else scores candidates (policies/informed.py).
-    policy: Literal["pool", "box", "informed"] = "pool"
+    # where it is at hand, and else scores candidates (policies/informed.py); "plugin" leaves the
+    # choice to the plug-in, and nothing is learned for it.
+    policy: Literal["pool", "box", "informed", "plugin"] = "pool"
     # Give the heads, beside a token, averages of the raw observations, and give the policy the
     # means and spreads of q: fine scales pass both without being relearned.
     shortcuts: bool = True
@@ -37,8 +38,8 @@ class ModelConfig:
     plugin_settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.plugin is not None and self.policy == "box":
-            raise InputError("a plug-in describes candidates: use policy='pool'")
+        if self.plugin is None and self.policy == "plugin":
+            raise InputError("policy='plugin' needs a plugin, such as 'functions'")
         if self.width % self.heads:
             raise InputError(
                 f"width must be a multiple of heads, got width {self.width} and {self.heads} heads"

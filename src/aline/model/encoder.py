@@ -36,11 +36,12 @@ class Encoded:
     bias: Tensor | None = None  # [row, 1, group, 1, 1 + context]; None where everything is seen
     own: list[Keys] | None = None  # a layer: of observations that one group alone has made
     policy_keys: list[Keys] | None = None  # as the policy reads them, where that is kept
+    is_expanded: bool = False  # whether each group is a row
 
     def fold(self, tokens: Tensor) -> Tensor:
         """[batch, group, ...] as rows and their groups."""
-        groups = self.shape[1] if len(self.hidden[0]) == self.shape[0] else 1
-        return tokens.reshape(len(self.hidden[0]), groups, *tokens.shape[2:])
+        groups = 1 if self.is_expanded else self.shape[1]
+        return tokens.reshape(self.hidden[0].shape[0], groups, *tokens.shape[2:])
 
     def unfold(self, tokens: Tensor) -> Tensor:
         """Back to [batch, group, ...]."""
@@ -64,11 +65,12 @@ class Encoder(nn.Module):
     def encode(self, context: Context, advice: Advice | None = None) -> Encoded:
         """Take a context in, for one group that sees all of it."""
         bias = None if context.mask is None else _bias(context.mask[:, None])
-        start = self.nothing.expand(len(context.designs), 1, -1)
+        start = self.nothing.expand(context.designs.shape[0], 1, -1)
         hidden = self.context_states(torch.cat([start, self.observe(context)], 1), bias)
         keys = self.context_keys(hidden, context)
         advice = advice or self.advisor.read(context)
-        return Encoded((len(context.designs), 1), context, hidden, keys, advice, bias)
+        # Of `len` an export would make a constant.
+        return Encoded((context.designs.shape[0], 1), context, hidden, keys, advice, bias)
 
     def regroup(self, encoded: Encoded, visible: Tensor, extra: Context | None = None) -> Encoded:
         """For groups that each see `visible` [batch, group, context] of a whole context.
@@ -81,7 +83,7 @@ class Encoder(nn.Module):
         advice = encoded.advice.regrouped(visible, extra)
         if self.config.context == "full":
             expanded = self.encode(_expand(encoded.context, visible, extra))
-            return replace(expanded, shape=shape, advice=advice)
+            return replace(expanded, shape=shape, advice=advice, is_expanded=True)
         own = None
         if extra is not None:
             tokens = self.observe(extra)

@@ -69,12 +69,17 @@ class Network(Encoder):
         sizes = width, hidden, config.components
         self.posterior_head = Head(Real(0.0, 1.0), *sizes, raw + closer)
         self.predictive_head = Head(spec.outcome, *sizes, raw)
-        # A plug-in that frames the posterior tells the policy more of the parameters.
-        is_summarised = config.shortcuts and not self.advisor.has_frames
-        summarised = len(spec.parameters) if is_summarised else 0
-        self.policy = PolicyHalf(spec.design, summarised, self.advisor, config)
+        self.policy: PolicyHalf | None = None
+        if config.policy != "plugin":
+            summarised = len(spec.parameters) if config.shortcuts else 0
+            self.policy = PolicyHalf(spec.design, summarised, config)
         self.point_advice = Added(self.advisor.point_width, hidden, width)
         self.context_advice = Added(self.advisor.context_width, hidden, width)
+
+    @property
+    def is_box(self) -> bool:
+        """Whether the policy proposes a point."""
+        return self.config.policy == "box"
 
     # Episodes that are played: the policy's keys are kept, and nothing can be learned.
 
@@ -82,12 +87,14 @@ class Network(Encoder):
         """Nothing measured yet."""
         event = self.spec.outcome.event_shape
         empty = self.encode(Context.empty(batch, len(self.spec.design), event))
+        if self.policy is None:
+            return empty
         return replace(empty, policy_keys=self.policy.keys(empty.hidden))
 
     def extend(self, encoded: Encoded, design: Tensor, outcome: Tensor) -> Encoded:
         """With one more observation: design [batch, design], outcome [batch, *event]."""
         grown = super().extend(encoded, design, outcome)
-        if encoded.policy_keys is None or self.config.context == "full":
+        if self.policy is None or encoded.policy_keys is None or self.config.context == "full":
             return grown
         new = self.policy.keys([state[:, -1:] for state in grown.hidden])
         return replace(grown, policy_keys=append_keys(encoded.policy_keys, new))
@@ -112,7 +119,7 @@ class Network(Encoder):
 
     def moments(self, encoded: Encoded, decoded: Decoded) -> Tensor | None:
         """Means, then log spreads of q, where the policy wants them."""
-        if self.policy.summary is None:
+        if self.policy is None or self.policy.summary is None:
             return None
         mean, std = self.posterior_of(encoded, decoded).moments()
         return torch.cat([mean, std.clamp_min(STD_FLOOR).log()], -1)
@@ -194,46 +201,52 @@ class Network(Encoder):
     # The next design.
 
     def scores(self, encoded: Encoded, summary: Summary, goal: Goal, candidates: Tensor) -> Tensor:
-        """The pool policy's logits [batch, group, n] of candidates [batch, (group,) n, design]."""
-        policy = self.policy
-        advice = encoded.advice.of_candidates(candidates, goal)
+        """The policy's logits [batch, group, n] of candidates [batch, (group,) n, design]."""
+        policy = self.learned_policy
         read = self._policy_read(encoded, summary, goal)
         tokens = policy.tokens(_grouped(candidates), summary.moments)
         tokens = tokens.expand(*encoded.shape, *tokens.shape[2:])
-        tokens = policy.advised(tokens, advice, goal.points_mask.any(1))
         if encoded.shape[1] == 1 and not self.is_learning:
             tokens = policy.decode_many(tokens[:, 0], read)[:, None]
         else:
             tokens = encoded.unfold(policy.decode(encoded.fold(tokens), read))
-        return policy.score(tokens, advice)
+        return policy.score(tokens)
 
     def propose(self, encoded: Encoded, summary: Summary, goal: Goal) -> Proposal:
         """The box policy's point."""
-        token: Tensor = self.policy.proposal.expand(*encoded.shape, 1, -1)
+        policy = self.learned_policy
+        token: Tensor = policy.proposal.expand(*encoded.shape, 1, -1)
         read = self._policy_read(encoded, summary, goal)
-        token = encoded.unfold(self.policy.decode(encoded.fold(token), read))[:, :, 0]
-        return self.policy.propose(token, summary.moments)
+        token = encoded.unfold(policy.decode(encoded.fold(token), read))[:, :, 0]
+        return policy.propose(token, summary.moments)
+
+    @property
+    def learned_policy(self) -> PolicyHalf:
+        """The policy half, where designs are not left to a plug-in."""
+        if self.policy is None:
+            raise InternalError("this network leaves the choice of designs to its plug-in")
+        return self.policy
 
     @property
     def is_learning(self) -> bool:
         """Whether gradients are to reach the policy."""
-        return torch.is_grad_enabled() and self.policy.norm.weight.requires_grad
+        return torch.is_grad_enabled() and self.learned_policy.norm.weight.requires_grad
 
     def _policy_read(self, encoded: Encoded, summary: Summary, goal: Goal) -> Read:
         if encoded.own is not None:
             raise InternalError("a policy cannot read observations that one group alone has made")
-        keys = encoded.policy_keys
+        policy, keys = self.learned_policy, encoded.policy_keys
         if keys is None or self.is_learning:
-            keys = self.policy.keys(encoded.hidden)
+            keys = policy.keys(encoded.hidden)
         states, bias = self._goal_states(encoded, summary, goal)
-        goals = [layer.keys(state) for layer, state in zip(self.policy.layers, states, strict=True)]
+        goals = [layer.keys(state) for layer, state in zip(policy.layers, states, strict=True)]
         return Read(keys, encoded.bias, goals, bias)
 
     def _goal_states(
         self, encoded: Encoded, summary: Summary, goal: Goal
     ) -> tuple[list[Tensor], Tensor]:
         """The goal's tokens as the policy's layers read them, and which of them count how much."""
-        depth, weight = len(self.policy.layers), goal.log_weight
+        depth, weight = self.config.policy_layers, goal.log_weight
         states = summary.decoded.states[-depth:]
         if goal.points.shape[1]:
             with torch.no_grad():

@@ -13,15 +13,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from aline.model.advice import CandidateAdvice, NoAdvisor
-from aline.model.attention import Keys, Layers
+from aline.model.attention import Absorbed, Keys, Layers
 from aline.model.config import ModelConfig
-from aline.model.tokens import Added, DesignEmbedder, Mlp
+from aline.model.tokens import DesignEmbedder, Mlp
 from aline.spaces import Design
 
 AT_ONCE = 5000  # candidates whose tokens are held at a time: a few hundred kB an operation
-GAIN_UNIT = 4.0  # nats of a gain that a token sees as one
-STEEP = 20.0  # what logits gain at first as a plug-in's term grows by one
 LOG_STD = (-6.0, 0.0)  # of a proposal, on the network's scale
 
 
@@ -58,7 +55,7 @@ class PolicyHalf(nn.Module):
     Its tokens start from means and log spreads of `summarised` parameters.
     """
 
-    def __init__(self, space: Design, summarised: int, advisor: NoAdvisor, config: ModelConfig):
+    def __init__(self, space: Design, summarised: int, config: ModelConfig):
         super().__init__()
         width, hidden = config.width, config.feedforward
         self.design = len(space)
@@ -72,9 +69,6 @@ class PolicyHalf(nn.Module):
             self.embedder = DesignEmbedder(space, config.octaves, hidden, width)
             self.head = Mlp(width, hidden, 1)
         self.summary = nn.Linear(2 * summarised, hidden, bias=False) if summarised else None
-        self.point_advice = Added(advisor.point_width, hidden, width)
-        self.gain_advice = Added(advisor.gain_width, hidden, width)
-        self.trust = nn.Parameter(torch.ones(advisor.score_terms))
 
     def keys(self, hidden: list[Tensor]) -> list[Keys]:
         """The context's states as these layers read them: those of the last inference layers."""
@@ -94,22 +88,10 @@ class PolicyHalf(nn.Module):
         out: Tensor = self.embedder(candidates, more)
         return out
 
-    def advised(self, tokens: Tensor, advice: CandidateAdvice, has_points: Tensor) -> Tensor:
-        """Tokens [batch, group, n, embed] with a plug-in's features.
-
-        What it says of the goal's points counts where the goal has points, bool [batch].
-        """
-        tokens = self.point_advice(tokens, advice.features)
-        out: Tensor = self.gain_advice(tokens, advice.gain / GAIN_UNIT, has_points)
-        return out
-
-    def score(self, tokens: Tensor, advice: CandidateAdvice) -> Tensor:
-        """Logits [batch, group, n] of decoded tokens, relative to a plug-in's terms.
-
-        A token of 32 normalised numbers would be a poor ruler for terms that differ by a percent.
-        """
+    def score(self, tokens: Tensor) -> Tensor:
+        """Logits [batch, group, n] of decoded tokens."""
         logits: Tensor = self.head(tokens).squeeze(-1)
-        return logits + STEEP * (advice.terms @ self.trust) if len(self.trust) else logits
+        return logits
 
     def decode_many(self, tokens: Tensor, read: Read) -> Tensor:
         """As `decode`, for many tokens [batch, token, embed] of one group, without gradients.
@@ -122,15 +104,19 @@ class PolicyHalf(nn.Module):
             layer.absorb(context, read.context_bias, goal, read.goal_bias)
             for layer, context, goal in parts
         ]
-        step = len(tokens) if torch.compiler.is_exporting() else _step(tokens)
-        found = []
+        if torch.compiler.is_exporting():  # a graph takes all in one pass
+            return self._decode_some(tokens, readers)
+        step, found = max(1, AT_ONCE // max(1, tokens.shape[1])), []
         for start in range(0, len(tokens), step):
             rows = slice(start, start + step)
-            some = tokens[rows]
-            for layer, reader in zip(self.layers, readers, strict=True):
-                some = layer.read_many(some, reader.of(rows))
-            found.append(self.norm(some))
+            found.append(self._decode_some(tokens[rows], [reader.of(rows) for reader in readers]))
         return torch.cat(found)
+
+    def _decode_some(self, tokens: Tensor, readers: list[Absorbed]) -> Tensor:
+        for layer, reader in zip(self.layers, readers, strict=True):
+            tokens = layer.read_many(tokens, reader)
+        out: Tensor = self.norm(tokens)
+        return out
 
     def propose(self, token: Tensor, moments: Tensor | None) -> Proposal:
         """The point that a decoded token [batch, group, embed] means."""
@@ -147,11 +133,6 @@ class PolicyHalf(nn.Module):
         # The inverse of the scale on which a parameter that is uniform on the box is seen.
         mean = torch.erf(point / math.sqrt(2))
         return Proposal(mean, log_std, raw**2 + (spread - log_std) ** 2)
-
-
-def _step(tokens: Tensor) -> int:
-    """How many episodes to take at a time."""
-    return max(1, AT_ONCE // max(1, tokens.shape[1]))
 
 
 def _proposal_head(width: int, hidden: int, design: int, summarised: int) -> Mlp:

@@ -41,14 +41,9 @@ class Added(nn.Module):
         super().__init__()
         self.mlp = Mlp(inputs, hidden, width) if inputs else None
 
-    def forward(self, tokens: Tensor, features: Tensor, counts: Tensor | None = None) -> Tensor:
-        """Tokens [batch, ..., embed] with features [..., inputs]; `counts` [batch] says where."""
-        if self.mlp is None:
-            return tokens
-        added: Tensor = self.mlp(features)
-        if counts is not None:
-            added = added * counts.view(-1, *[1] * (added.dim() - 1))
-        return tokens + added
+    def forward(self, tokens: Tensor, features: Tensor) -> Tensor:
+        """Tokens [..., embed] with features [..., inputs]."""
+        return tokens if self.mlp is None else tokens + self.mlp(features)
 
 
 class DesignEmbedder(nn.Module):

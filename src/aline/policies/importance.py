@@ -9,7 +9,7 @@ LEAST_LOG = -25.0  # of a power of weights
 HALVINGS = 16  # of the interval in which it is sought
 
 
-def power_of(log_weight: Tensor, least: float) -> Tensor:
+def tempering_power(log_weight: Tensor, least: float) -> Tensor:
     """The power [batch, 1], at most 1, of weights [batch, n] that leaves `least` effective ones."""
     # What cannot be is very unlikely: minus infinity times nothing is no number.
     log_weight = (log_weight - log_weight.amax(1, keepdim=True)).clamp_min(-1e9)
@@ -28,4 +28,4 @@ def tempered(log_weight: Tensor, least: float) -> Tensor:
 
     Where few of many draws fit the data, their weights are raised to a power below one.
     """
-    return (power_of(log_weight, least) * log_weight).softmax(1)
+    return (tempering_power(log_weight, least) * log_weight).softmax(1)

@@ -60,7 +60,8 @@ class LearnedPolicy:
     def is_one_pass(self) -> bool:
         """Whether a choice anywhere takes one pass of the network."""
         network = self.engine.network
-        return self.informed is None and (network.policy.is_box or not self.refine)
+        is_learned = self.informed is None and network.policy is not None
+        return is_learned and (network.is_box or not self.refine)
 
     def begin(self, goal: Goal) -> Memory:
         """Nothing measured yet."""
@@ -74,7 +75,7 @@ class LearnedPolicy:
         """The next design [batch, design]."""
         length = self.engine.context(memory.state).length
         memory = Memory(memory.state, memory.goal.pursued(length))
-        if self.engine.network.policy.is_box:
+        if self.engine.network.is_box:
             return self._choose_point(memory, offer, generators)
         if self.informed is not None:
             return self._choose_informed(self.informed, memory, offer, generators)

@@ -156,8 +156,6 @@ class Task:
     torch.Size([3, 1])
     """
 
-    teacher: str | None = None  # "module:class" of a plug-in's teacher for the policy
-
     def __init__(
         self,
         *,
@@ -296,13 +294,12 @@ class Task:
         """
         if self.log_likelihood is None:
             raise InputError(f"task {self.spec.name} has no log_likelihood: give one to Task(...)")
-        return torch.as_tensor(
-            self.log_likelihood(
-                self.spec.parameters.to_user(theta[..., None, :]),
-                self.spec.design.name_columns(designs),
-                self.spec.outcome.to_user(outcomes),
-            )
+        found = self.log_likelihood(
+            self.spec.parameters.to_user(theta[..., None, :]),
+            self.spec.design.name_columns(designs),
+            self.spec.outcome.to_user(outcomes),
         )
+        return found if torch.is_tensor(found) else torch.as_tensor(found, dtype=theta.dtype)
 
 
 @dataclass(frozen=True)

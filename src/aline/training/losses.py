@@ -318,7 +318,7 @@ class frozen:  # noqa: N801  # reads as a statement: with frozen(network)
     """Within, the inference half's weights take no gradient, but pass it to their inputs."""
 
     def __init__(self, network: Network):
-        policy = {id(p) for p in network.policy.parameters()}
+        policy = {id(p) for p in network.learned_policy.parameters()}
         self.parameters = [p for p in network.parameters() if id(p) not in policy]
 
     def __enter__(self) -> None:

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -147,9 +146,11 @@ def seeded(seed: int, round_: int, rank: int = 0) -> torch.Generator:
 
 def choose_policy_loss(
     task: Task, model: ModelConfig, config: TrainingConfig, differentiable: bool
-) -> PolicyLoss:
-    """The policy's loss for a kind of policy and of credit."""
+) -> PolicyLoss | None:
+    """The policy's loss for a kind of policy and of credit; none where a plug-in chooses."""
     credit = config.credit
+    if model.policy == "plugin":
+        return None
     if model.policy == "box":
         if credit in ("immediate", "return", "information"):
             raise InputError(f"credit {credit!r} is for a pool policy: use paired or pathwise")
@@ -175,11 +176,7 @@ def teacher_for(task: Task) -> Teacher | None:
     """Who knows what this task's designs are worth, if anyone does."""
     if lattice_teacher.requirement(task) is None:
         return lattice_teacher.LatticeTeacher(task)
-    if task.teacher is None:
-        return None
-    module, name = task.teacher.split(":")
-    teacher: Teacher = getattr(import_module(module), name)(task)
-    return teacher
+    return None
 
 
 def network_weights(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -197,7 +194,7 @@ def check_finite(value: Tensor, what: str = "the loss") -> None:
 class Losses(nn.Module):
     """What an update minimises, as one module: what several workers wrap to learn together."""
 
-    def __init__(self, network: Network, policy_loss: PolicyLoss, config: TrainingConfig):
+    def __init__(self, network: Network, policy_loss: PolicyLoss | None, config: TrainingConfig):
         super().__init__()
         self.network, self.policy_loss, self.config = network, policy_loss, config
 
@@ -215,7 +212,7 @@ class Losses(nn.Module):
         check_finite(losses[0])  # before a policy draws from what is not a number
         if informed is not None:
             losses.append(imitation_loss(self.network, played, informed, generator))
-        elif teach:
+        elif teach and self.policy_loss is not None:
             losses.append(self.policy_loss(self.network, played, self.config, generator))
         return losses
 
@@ -229,7 +226,7 @@ class Run:
     budget: Budget
     seed: int
     network: Network
-    policy_loss: PolicyLoss
+    policy_loss: PolicyLoss | None
     folder: Path | None
     checkpoint_seconds: float = 60.0
     workers: Workers = field(default_factory=Workers)
@@ -301,7 +298,7 @@ class Run:
         for update in range(self.config.updates):
             teach = update < self.config.policy_updates
             informed = None
-            if teach and not joint and self.task.explore is not None:
+            if teach and not joint and self.task.explore and self.network.policy is not None:
                 informed = self.task.informative(played.world.theta, played.length, generator)
             # Where no goal wants predictions, q learns them by the way.
             points = self.config.points if update == 0 or self.wants_predictions else 0
@@ -351,7 +348,8 @@ class Run:
     @property
     def is_noting(self) -> bool:
         """Whether to keep what q knew: a pool policy asks again about too few of the steps."""
-        return self.network.policy.is_box and self.network.policy.summary is not None
+        policy = self.network.policy
+        return policy is not None and self.network.is_box and policy.summary is not None
 
     def possible_truths(
         self, truth: Tensor, context: Context, advice: Advice, generator: torch.Generator
@@ -414,11 +412,12 @@ class Run:
         check_finite(loss)
         self.optimiser.zero_grad(set_to_none=True)
         loss.backward()
-        policy = list(self.network.policy.parameters())
+        policy = list(self.network.policy.parameters()) if self.network.policy else []
         ids = {id(p) for p in policy}
         inference = [p for p in self.network.parameters() if id(p) not in ids]
         torch.nn.utils.clip_grad_norm_(inference, self.config.clip)
-        torch.nn.utils.clip_grad_norm_(policy, self.config.clip)
+        if policy:
+            torch.nn.utils.clip_grad_norm_(policy, self.config.clip)
         self.optimiser.step()
 
     def measure(self, played: Played, losses: list[Tensor]) -> None:

@@ -15,7 +15,7 @@ from serving import Nursery, Service, free_port
 from starlette.testclient import TestClient
 
 from aline.app.service.app import create_app
-from aline.app.service.protocol import Protocol
+from aline.app.service.serve import options
 from aline.app.service.settings import Settings
 from aline.experiment import Storage, open_storage
 
@@ -74,11 +74,10 @@ class Here:
 
     def __init__(self, storage: Storage | str, **settings: Any):
         self.port = free_port()
-        app = create_app(Settings(port=self.port, **settings), open_storage(storage))
-        config = uvicorn.Config(
-            app, port=self.port, http=Protocol, ws="none", proxy_headers=False, log_config=None
-        )
-        self._server = uvicorn.Server(config)
+        all_settings = Settings(port=self.port, **settings)
+        app = create_app(all_settings, open_storage(storage))
+        ours = {**options(all_settings), "timeout_graceful_shutdown": 1}
+        self._server = uvicorn.Server(uvicorn.Config(app, **ours, log_config=None))
         self._thread = threading.Thread(target=self._server.run, daemon=True)
         self._thread.start()
         while not self._server.started:
@@ -103,7 +102,6 @@ class Here:
 
     def stop(self) -> None:
         self._server.should_exit = True
-        self._server.force_exit = True
         self._thread.join(20)
 
 

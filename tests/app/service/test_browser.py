@@ -16,10 +16,12 @@ from typing import Any
 import pytest
 from aline_client import Client
 from faulty import faulty
+from outcome_kinds import KINDS
 from serving import Nursery, Service, free_port
 
 from aline.app.service import app
 from aline.experiment import Experiment, open_storage
+from aline.tasks import Task
 
 ROOT = Path(__file__).parents[3]
 REASON = "Chromium is not installed: apt-get install chromium chromium-driver"
@@ -248,6 +250,44 @@ def test_a_number_is_typed_and_two_pages_follow_each_other(
     )
     until(lambda: told(browser) == 2)
     _check_console(browser)
+
+
+def test_labels_have_keys_and_several_outcomes_a_form(
+    browser: Browser, nursery: Nursery, save: Callable[[Task, Path], Path], tmp_path: Path
+) -> None:
+    kinds = {"rating": KINDS["labelled ordinal"], "both": KINDS["choice and time"]}
+    folders = [str(save(kind.task(name=name), tmp_path / name)) for name, kind in kinds.items()]
+    service = nursery.start(f"sqlite:///{tmp_path}/lab.db", models=folders)
+    for name in kinds:
+        browser.get(service.url)
+        click(browser, f"#model option[value={name}]")
+        find(browser, "#name").send_keys(name)
+        click(browser, "#new button[type=submit]")
+        click(browser, "[data-action=ask]")
+        wait_for(browser, 0)
+        if name == "rating":
+            press(browser, "4")
+            wait_for(browser, 1)
+            click(browser, "[data-outcome='\"always\"']")
+        else:
+            click(browser, "[data-key=n]")  # a label of its own field, by mouse or by key
+            value(browser, "document.activeElement.blur()")
+            press(browser, "y")
+            find(browser, "input[name=rt]").send_keys("0.75\n")
+            wait_for(browser, 1)
+            click(browser, "[data-key=n]")
+            find(browser, "input[name=rt]").send_keys("-0.5\n")
+        wait_for(browser, 2)
+        drawn(browser)
+    storage = open_storage(service.storage)
+    told = {
+        name: [trial["outcome"] for trial in storage.read(name) if trial["event"] == "told"]
+        for name in kinds
+    }
+    assert told["rating"] == ["mostly", "always"]
+    assert told["both"] == [{"choice": 1.0, "rt": 0.75}, {"choice": 0.0, "rt": -0.5}]
+    _check_console(browser)
+    service.kill()
 
 
 def test_the_demo_runs_by_itself_at_the_sliders_pace(browser: Browser, service: Service) -> None:

@@ -1,6 +1,7 @@
 """The command: what it refuses, and that it really serves."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -97,6 +98,28 @@ def test_it_serves_with_two_workers_and_stops(tmp_path: Path) -> None:
         process.wait(60)
         process.stdout.close()
     assert open_storage(url).names() == ["demo"]
+
+
+def test_sigterm_leaves_everything_in_the_file(tmp_path: Path) -> None:
+    """uvicorn ends the process by the signal itself, before Python closes anything."""
+    port, url = free_port(), f"sqlite:///{tmp_path}/lab.db"
+    program = "from aline.app.cli import main; main()"
+    command = [sys.executable, "-c", program, "serve", "--demo", "--no-browser"]
+    process = subprocess.Popen(
+        [*command, "--storage", url, "--port", str(port)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    try:
+        assert '"ok"' in _fetch(f"http://127.0.0.1:{port}/health")
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == -signal.SIGTERM
+    shutil.copy(tmp_path / "lab.db", tmp_path / "alone.db")
+    copy = open_storage(f"sqlite:///{tmp_path}/alone.db", must_exist=True)
+    assert copy.names() == ["demo"]
+    copy.close()
 
 
 def _fetch(url: str) -> str:

@@ -6,7 +6,7 @@ import gc
 import logging
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import torch
@@ -50,6 +50,7 @@ _STATUS: dict[type[Exception], int] = {
     UserError: 400,
 }
 HEALTH_SECONDS = 0.03  # for the storage to say something new
+START_SECONDS = 2.0  # for it to say anything
 _DESCRIPTION = """\
 Adaptive experiments: create one, then `ask` for a trial's design, measure, and `tell` the outcome;
 the posterior is up to date at once. Designs, outcomes and parameters are in the task's units.
@@ -71,6 +72,8 @@ def create_app(settings: Settings, storage: Storage | None = None) -> ASGIApp:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         desk.start()
+        with suppress(StorageError):  # of which /health will tell
+            await desk.count.get(START_SECONDS)
         gc.freeze()  # a look through all that was imported takes 0.1 s, and nobody is served
         yield
         gc.unfreeze()
@@ -111,7 +114,12 @@ def from_environment() -> ASGIApp:
 
 
 def _add_watching(app: FastAPI, metrics: Metrics) -> None:
-    @app.get("/health", response_model=schemas.Health, tags=["watching"])
+    @app.get(
+        "/health",
+        response_model=schemas.Health,
+        responses={503: {"model": schemas.Failure, "description": "The database is away."}},
+        tags=["watching"],
+    )
     async def health(request: Request) -> Response:
         """Whether the service and its storage answer."""
         found = desk_of(request).count

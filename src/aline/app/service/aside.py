@@ -112,10 +112,14 @@ def _be_the_child(
 def _bound(seconds: float, most_bytes: int) -> None:
     import resource  # which Windows lacks
 
-    cpu = int(seconds) + 1  # in case the service is killed and nobody ends this
-    resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu))
-    data = _data_bytes() + most_bytes
-    resource.setrlimit(resource.RLIMIT_DATA, (data, data))
+    wanted = {
+        resource.RLIMIT_CPU: int(seconds) + 1,  # if the service is killed, nobody else ends this
+        resource.RLIMIT_DATA: _data_bytes() + most_bytes,
+    }
+    for what, most in wanted.items():
+        hard = resource.getrlimit(what)[1]
+        allowed = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(what, (allowed, hard))
 
 
 def _data_bytes() -> int:

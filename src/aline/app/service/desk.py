@@ -14,7 +14,7 @@ from aline.app.service.costs import Costs
 from aline.app.service.lab import Lab, Place
 from aline.app.service.lately import Lately
 from aline.app.service.metrics import Metrics
-from aline.app.service.pools import BusyError, Pool, in_time
+from aline.app.service.pools import BusyError, Pool
 from aline.app.service.replies import Json
 from aline.app.service.scribe import Scribe
 from aline.app.service.settings import Settings
@@ -30,7 +30,7 @@ Look = Literal["show", "page", "posterior", "predict", "export"]  # each has cos
 
 LONG = 0.02  # seconds of computing that may hold the event loop
 SMALL = 100  # observations, open trials and points: what no model needs long or much memory for
-HUGE = 0.2  # seconds that a larger one may take in a thread
+HUGE = 0.2  # seconds for which something of a larger one is computed in a thread, to be shown
 BEHIND = 2  # observations since the last ask, with which the next one is no more work than it was
 ATTEMPTS = 100  # at a change, when other processes write to the same experiment
 STORAGE_SECONDS = 5.0  # for what a database does in milliseconds
@@ -75,8 +75,9 @@ class Desk:
         }
         # What a participant waits for, what opens and lists, what draws, what takes in much data:
         # none of them waits for another.
-        self._quick = Pool("quick", 2, WAITING, STORAGE_SECONDS)
-        self._slow = Pool("slow", 2, WAITING, 3 * STORAGE_SECONDS)
+        stuck: Any = STORAGE_SECONDS, lambda: self.count.is_stuck
+        self._quick = Pool("quick", 2, WAITING, *stuck)
+        self._slow = Pool("slow", 2, WAITING, *stuck)
         self._drawing = Pool("drawing", 2, WAITING)
         self._taking_in = Pool("taking in", 2, 8)
         self._aside, self._refining = Aside("large", **limits), Aside("refining", **limits)
@@ -106,10 +107,14 @@ class Desk:
     async def _with_storage(
         self, pool: Pool, work: Callable[..., Result], *arguments: Any
     ) -> Result:
-        """Refuse at once what a storage that stands still would keep a thread with."""
+        """Work in a thread that a storage which stands still would not give back."""
+        self._check_storage()
+        return await pool.run(work, *arguments)
+
+    def _check_storage(self) -> None:
+        """Refuse at once what would wait for a storage that stands still."""
         if self.count.is_stuck and self.count.problem is not None:
             raise self.count.problem
-        return await pool.run(work, *arguments)
 
     async def moment(self, name: str) -> Experiment:
         """An experiment as the storage has it now."""
@@ -180,6 +185,7 @@ class Desk:
 
     async def _try(self, place: Place, task: Task) -> Any:
         """Do it to a copy, write what the copy drafted, put the copy in its place."""
+        self._check_storage()
         draft = Draft()
         copy = place.experiment.snapshot(draft)
         what, size = _what(copy, task.call or "other", _is_behind(place, copy)), copy.size
@@ -188,7 +194,7 @@ class Desk:
         if addition is not None:  # else it was a repeat, whose cost says nothing
             self._costs.learn(what, size, seconds)
             place.note(task.call, copy.observations)
-            await in_time(self._scribe.write(addition), STORAGE_SECONDS)
+            await self._scribe.write(addition, STORAGE_SECONDS)
             self.lab.advance(place, copy.snapshot(self.lab.storage))
         return result
 
@@ -205,8 +211,9 @@ class Desk:
         """Have the design chosen, or more, before the work itself; the seconds of computing."""
         if task.call == "ask" and cost <= LONG and copy.shares_a_pass:
             return await self._chooser.choose(copy, cost)
-        is_huge = copy.size > SMALL and cost > HUGE
-        if not (is_huge and (task.asks or copy.stop)):
+        # In a thread it would leave behind, with this experiment, all that it computed with.
+        is_large = copy.size > SMALL and cost > LONG
+        if not (is_large and (task.asks or copy.stop)):
             return 0.0
         foreseen, seconds = await self._aside.run(Experiment.foresee, copy, task.asks)
         copy.recall(foreseen)

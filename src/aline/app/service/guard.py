@@ -267,8 +267,10 @@ def bug(request_id: str) -> str:
 
 def printable(text: str) -> str:
     """Text that cannot end a line of a log, or change how a terminal shows it."""
-    shown = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:300])
-    return "".join(shown)
+    text = text[:300]
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def is_for_another(headers: Mapping[str, str]) -> bool:

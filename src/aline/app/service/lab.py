@@ -27,6 +27,8 @@ from aline.experiment.storage import Event, MemoryStorage
 from aline.model import Model
 
 KEPT = 1000  # experiments in memory
+USUAL = 100  # observations, open trials and points
+LIGHT = 4_000_000  # bytes: such an experiment is weighed again when it has grown to the double
 
 
 @dataclass
@@ -37,14 +39,21 @@ class Place:
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # to change it
     drawing: asyncio.Lock = field(default_factory=asyncio.Lock)  # of its history
     asked_with: int | None = None  # observations at the last ask, if what it computed is kept
-    weight: int = 0  # bytes in memory, when it was weighed last
-    weighed: int = 0  # the journal's length then
+    weight: int = LIGHT // 10  # bytes in memory, when it was weighed last
+    weighed: int = 0  # the journal's length then; at first, of one that is new
+
+    @classmethod
+    def of(cls, experiment: Experiment) -> Place:
+        """For one that was just made, which weighs little, or opened."""
+        return cls(experiment, weighed=int(experiment.sequence == 1 and not experiment.size))
 
     @property
     def is_due(self) -> bool:
         """Whether it may have grown so much that it has to be weighed again."""
         grown = self.experiment.sequence - self.weighed
-        return grown > (0 if self.asked_with is None else 2 + self.weighed // 4)
+        light = LIGHT / max(self.weight, 1)  # the lighter, the longer it may go on
+        is_usual = self.asked_with is not None and self.experiment.size <= USUAL
+        return grown > (4 + self.weighed * light if is_usual else 0)
 
     def note(self, call: str | None, observations: int) -> None:
         """Keep what was done: only asks, one after the other, leave the next what it needs."""
@@ -162,7 +171,7 @@ class Lab:
 
     def _keep(self, experiment: Experiment) -> Place:
         with self._lock:
-            place = self._places.setdefault(experiment.name, Place(experiment))
+            place = self._places.setdefault(experiment.name, Place.of(experiment))
             self._places.move_to_end(experiment.name)
             while len(self._places) > KEPT:
                 self._places.popitem(last=False)

@@ -79,9 +79,14 @@ class Lately(Generic[Value]):
         try:
             self._values = [await loop.run_in_executor(self._thread, self._read)]
             self._read_at, self._problem = time.monotonic(), None
-        except StorageError as error:
+        except Exception as error:
             # Not at every request: a database that is down may take its time to say so.
-            self._read_at, self._problem = time.monotonic(), error
+            self._read_at = time.monotonic()
+            self._problem = (
+                error
+                if isinstance(error, StorageError)
+                else StorageError(f"the storage cannot be read ({error}): try again")
+            )
         finally:
             self._reading = None
 

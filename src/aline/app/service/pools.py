@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -20,8 +20,17 @@ class BusyError(UserError):
 class Pool:
     """A few threads; who comes when too many wait is told to come back."""
 
-    def __init__(self, name: str, threads: int, waiting: int, seconds: float | None = None):
-        self._name, self._waiting, self._seconds = name, waiting, seconds
+    def __init__(
+        self,
+        name: str,
+        threads: int,
+        waiting: int,
+        seconds: float | None = None,
+        is_vain: Callable[[], bool] = lambda: False,
+    ):
+        """Every so many `seconds` it is asked whether waiting any longer `is_vain`."""
+        self._name, self._waiting = name, waiting
+        self._seconds, self._is_vain = seconds, is_vain
         self._threads = ThreadPoolExecutor(threads, name)
         self._places = threading.Semaphore(threads + waiting)
 
@@ -33,18 +42,25 @@ class Pool:
             )
         begun = self._threads.submit(work, *arguments)
         begun.add_done_callback(lambda _: self._places.release())
-        return await in_time(asyncio.wrap_future(begun), self._seconds)
+        return await self._wait(asyncio.wrap_future(begun))
+
+    async def _wait(self, begun: asyncio.Future[Result]) -> Result:
+        try:
+            while not begun.done():
+                done, _ = await asyncio.wait([begun], timeout=self._seconds)
+                if not done and self._is_vain():
+                    raise unanswered(self._seconds or 0.0)
+            return begun.result()
+        finally:
+            begun.cancel()
 
     def close(self) -> None:
         """Let the threads go; what has not begun never will."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-async def in_time(awaited: Awaitable[Result], seconds: float | None) -> Result:
-    """What is awaited, unless that takes so long that a storage must have stopped to answer."""
-    try:
-        return await asyncio.wait_for(awaited, seconds)
-    except TimeoutError:
-        raise StorageError(
-            f"the storage did not answer within {seconds:g} s: try again with the same key"
-        ) from None
+def unanswered(seconds: float) -> StorageError:
+    """The error for a storage that takes too long."""
+    return StorageError(
+        f"the storage did not answer within {seconds:g} s: try again with the same key"
+    )

@@ -7,9 +7,11 @@ the next flush takes them all: the more participants, the fewer flushes each nee
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
+from aline.app.service.pools import unanswered
 from aline.experiment import Storage
 from aline.experiment.storage import Addition
 
@@ -25,14 +27,25 @@ class Scribe:
         self._waiting: Waiting = []
         self._task: asyncio.Task[None] | None = None
 
-    async def write(self, addition: Addition) -> None:
-        """Return when an addition is on disk; raise what kept it out."""
+    async def write(self, addition: Addition, seconds: float = math.inf) -> None:
+        """Return when an addition is on disk; raise what kept it out.
+
+        After so many `seconds` nobody knows whether it will be: that is raised, too.
+        """
         loop = asyncio.get_running_loop()
         written = loop.create_future()
         self._waiting.append((addition, written))
         if self._task is None:
             self._task = loop.create_task(self._write_all(loop))
-        await written
+        if seconds == math.inf:
+            await written
+            return
+        # Not asyncio.wait_for, which takes as long as some of what it would wait for.
+        timer = loop.call_later(seconds, _give_up, written, seconds)
+        try:
+            await written
+        finally:
+            timer.cancel()
 
     async def _write_all(self, loop: asyncio.AbstractEventLoop) -> None:
         """Until nobody waits."""
@@ -55,6 +68,11 @@ class Scribe:
     def close(self) -> None:
         """Let the thread go when it has written what it has."""
         self._thread.shutdown(wait=True)
+
+
+def _give_up(written: asyncio.Future[None], seconds: float) -> None:
+    if not written.done():
+        written.set_exception(unanswered(seconds))
 
 
 def _answer(taken: Waiting, problems: Sequence[Exception | None]) -> None:

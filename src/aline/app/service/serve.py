@@ -10,6 +10,7 @@ import sys
 import threading
 import webbrowser
 from collections.abc import Callable
+from typing import Any
 from urllib.parse import quote
 
 import uvicorn
@@ -41,7 +42,23 @@ def serve(
     if browse and _has_screen():
         threading.Timer(1.5, webbrowser.open, [url]).start()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    common = {
+    raise_file_limit()
+    if workers == 1:
+        _close_when_ended(storage)
+        try:
+            uvicorn.run(create_app(settings, storage), **options(settings))
+        finally:
+            storage.close()
+        return
+    storage.close()
+    settings.to_environment()
+    name = "aline.app.service.app:from_environment"
+    uvicorn.run(name, factory=True, workers=workers, **options(settings))
+
+
+def options(settings: Settings) -> dict[str, Any]:
+    """How uvicorn is to serve."""
+    return {
         "host": settings.host,
         "port": settings.port,
         "access_log": False,  # the guard's lines say more
@@ -53,18 +70,6 @@ def serve(
         "ws": "none",
         "proxy_headers": False,  # the guard reads them
     }
-    raise_file_limit()
-    if workers == 1:
-        _close_when_ended(storage)
-        try:
-            uvicorn.run(create_app(settings, storage), **common)  # type: ignore[arg-type]
-        finally:
-            storage.close()
-        return
-    storage.close()
-    settings.to_environment()
-    name = "aline.app.service.app:from_environment"
-    uvicorn.run(name, factory=True, workers=workers, **common)  # type: ignore[arg-type]
 
 
 def _check(settings: Settings, storage: Storage, workers: int) -> None:

@@ -203,6 +203,8 @@ class Outcome(ABC):
     def values(self, value: Any) -> User:
         """Outcomes [...] as a person gives them, checked."""
         tensor = tensor_of(value).double()
+        if bool(tensor.isnan().any()):
+            raise InputError(f"an outcome must not be NaN, got {short(value)}")
         self.check(tensor, GIVEN)
         return tensor
 
@@ -358,12 +360,22 @@ def number_of(value: Any) -> float:
     return float(tensor.reshape(()))
 
 
-def whole_number_of(value: Any) -> int | None:
-    """A whole number that is not a yes or a no; None if it is anything else."""
-    if isinstance(value, bool | str):
+def strict_number_of(value: Any) -> float | None:
+    """A number that is not a yes or a no; None if it is anything else."""
+    if isinstance(value, bool | str | np.bool_):
         return None
-    number = number_of(value)
-    return int(number) if math.isfinite(number) and number == round(number) else None
+    try:
+        return number_of(value)
+    except InputError:
+        return None
+
+
+def whole_number_of(value: Any) -> int | None:
+    """Likewise one that is whole."""
+    number = strict_number_of(value)
+    if number is None or not math.isfinite(number) or number != round(number):
+        return None
+    return int(number)
 
 
 def refuse(user: Tensor, wrong: Tensor, what: str, rule: str, remedy: str) -> None:

@@ -153,9 +153,9 @@ class Categorical(Outcome):
 
     def read(self, value: Any) -> str:
         """A label; a whole number is its place, counting from 0."""
-        if isinstance(value, str) and value in self.labels:
-            return value
         place = None if isinstance(value, str) else whole_number_of(value)
+        if value in self.labels:
+            place = self.labels.index(value)
         if place is None or not 0 <= place < len(self.labels):
             raise InputError(
                 f"an outcome must be one of {', '.join(self.labels)}, got {value!r}: use one of "

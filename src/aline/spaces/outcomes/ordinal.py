@@ -15,8 +15,8 @@ from aline.spaces.outcomes.base import (
     Outcome,
     User,
     choices_of,
-    number_of,
     refuse,
+    strict_number_of,
     tensor_of,
     whole_number_of,
 )
@@ -125,7 +125,7 @@ class Ordinal(Outcome):
             if value in self.levels:
                 place = self.levels.index(value) + 1
         else:
-            given = None if isinstance(value, bool | str) else number_of(value)
+            given = strict_number_of(value)
             place = self.levels.index(given) + 1 if given in self.levels else None
         if place is None or not 1 <= place <= len(self.levels):
             raise InputError(

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 
-from aline.errors import InputError
+from aline.errors import InputError, InternalError
 from aline.spaces.outcomes.base import Belief, Outcome, User, outcome_from_json, short
 
 COMBINATIONS = 16  # of finite outcomes for which the others are believed one by one
@@ -36,28 +36,38 @@ class Joint(Belief):
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Log density or probability of values [..., part]."""
-        total = self.log_weight
-        for name, belief in self.rest.items():
-            total = total + belief.log_prob(value[..., None, self.outcome.column(name)])
-        if self.log_weight.shape[-1] == 1:
-            return total[..., 0]
-        index = self.outcome.combination(value)[..., None]
-        shape = torch.broadcast_shapes(total.shape[:-1], index.shape[:-1])
-        return total.expand(*shape, -1).gather(-1, index.expand(*shape, -1))[..., 0]
+        shape = torch.broadcast_shapes(self.shape, value.shape[:-1])
+        index = self.outcome.combination(value).expand(shape)
+        total = self._given(index, self.log_weight)
+        for name, belief in self._rest_given(index).items():
+            total = total + belief.log_prob(value[..., self.outcome.column(name)])
+        return total
+
+    def _rest_given(self, index: Tensor) -> dict[str, Belief]:
+        """The other parts [...] where the combinations are these [...]."""
+        given = partial(self._given, index)
+        return {name: belief.each(given) for name, belief in self.rest.items()}
+
+    def _given(self, index: Tensor, tensor: Tensor) -> Tensor:
+        """Of a tensor [*target, combination, ...] the combinations [*more, *target]."""
+        shape, own = index.shape, tensor.shape[len(self.shape) :]
+        at = index.reshape(*shape, *[1] * len(own)).expand(*shape, 1, *own[1:])
+        return tensor.expand(*shape, *own).gather(len(shape), at).squeeze(len(shape))
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
         """Draws [count, ..., part]."""
         weight = self.log_weight.exp().reshape(-1, self.log_weight.shape[-1])
         pick = torch.multinomial(weight, count, replacement=True, generator=generator)
         index = pick.T.reshape(count, *self.shape)
-        drawn = {name: belief.sample(count, generator) for name, belief in self.rest.items()}
-        return self._joined(index, drawn)
+        rest = self._rest_given(index)
+        return self._joined(
+            index, {n: belief.sample(1, generator)[0] for n, belief in rest.items()}
+        )
 
     def _joined(self, index: Tensor, rest: Mapping[str, Tensor]) -> Tensor:
-        """Values [..., part] from combinations [...] and the other parts given each of them."""
+        """Values [..., part] from combinations [...] and the other parts [...]."""
         tied = self.outcome.combinations[index].to(self.log_weight.dtype)
-        columns = dict(zip(self.outcome.tied, tied.unbind(-1), strict=True))
-        columns |= {name: part.gather(-1, index[..., None])[..., 0] for name, part in rest.items()}
+        columns = {**dict(zip(self.outcome.tied, tied.unbind(-1), strict=True)), **rest}
         return torch.stack([columns[name] for name in self.outcome.parts], -1)
 
     def outcomes(self) -> tuple[Tensor, Tensor]:
@@ -74,8 +84,9 @@ class Joint(Belief):
 
     def expected(self) -> Tensor:
         """The likeliest combination with what to expect of the other parts there."""
-        rest = {name: belief.expected() for name, belief in self.rest.items()}
-        return self._joined(self.log_weight.argmax(-1), rest)
+        index = self.log_weight.argmax(-1)
+        rest = self._rest_given(index)
+        return self._joined(index, {name: belief.expected() for name, belief in rest.items()})
 
     def uncertainty(self) -> Tensor:
         """The entropy of the combinations and, in it, the others' uncertainty on average."""
@@ -97,8 +108,8 @@ class Joint(Belief):
         return self.outcome.parts[name].finite_belief(weight)
 
     def averaged(self, log_weight: Tensor) -> Self:
-        """Not needed: outcomes that are several together are no part of others."""
-        raise NotImplementedError
+        """Never asked for: several outcomes together are no part of others."""
+        raise InternalError("several outcomes are not averaged")
 
     def tensors(self) -> dict[str, Tensor]:
         """Those of the parts with the part's name in front."""
@@ -118,7 +129,7 @@ class Joint(Belief):
         return type(self)(self.outcome, self.log_weight.double().log_softmax(-1), rest)
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, init=False, repr=False)
 class Outcomes(Outcome):
     """Several outcomes of one trial by name. A simulator returns a dict, and `tell` takes one.
 
@@ -138,6 +149,9 @@ class Outcomes(Outcome):
         if len(parts) < 2:
             raise InputError("Outcomes takes at least two, Outcomes(choice=Binary(), rt=Real())")
         object.__setattr__(self, "items", tuple(parts.items()))
+
+    def __repr__(self) -> str:
+        return f"Outcomes({', '.join(f'{name}={part!r}' for name, part in self.items)})"
 
     @property
     def parts(self) -> dict[str, Outcome]:

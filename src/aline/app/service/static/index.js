@@ -31,8 +31,7 @@ function follow() {
   const one = chosen();
   if (!one) return;
   const axes = one.axes.map((axis) => axis.name).join(" and ");
-  const outcome = one.outcome === "binary" ? "yes or no" : "a number";
-  document.getElementById("about").textContent = `Every trial sets ${axes} and takes ${outcome}.`;
+  document.getElementById("about").textContent = `Every trial sets ${axes} and gives ${one.facts.outcome}.`;
   const aims = one.targets[0] ?? [];
   const names = [...one.parameters, "predictions"];
   document.getElementById("targets").replaceChildren(

@@ -1,0 +1,403 @@
+"""An ensemble of Gaussian processes with fixed kernels, and what a context makes of it.
+
+Each kernel gives a mean and a variance at any point and, by its marginal likelihood, how well it
+explains the data. One Cholesky factor a kernel serves all prefixes of an episode: that of the first
+t observations is its leading block. The same holds for all rows computed with it, so a group sums
+over what it sees, and one more observation adds one row.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from aline.episodes import Context
+from aline.errors import InternalError
+from aline.functions.kernels import KINDS, Kernels, spread_lengthscales
+from aline.functions.known_points import KnownPoints, Memory, PairCovariance
+from aline.functions.units import Units
+
+NOISE_RATIO = 1e-4  # variance of the noise over the function's
+LENGTHSCALES = (0.02, 1.0)  # for designs in [-1, 1], times the root of their dimension
+LEAST_VARIANCE = 1e-6
+LEAST_SHARE = 1e-4  # of a variance that goes
+
+
+def spread_kernels(design: int, count: int) -> Kernels:
+    """RBF, Matern 3/2 and 5/2 in turn, with lengthscales spread over LENGTHSCALES."""
+    low, high = (end * math.sqrt(design) for end in LENGTHSCALES)
+    kind = torch.arange(count) % len(KINDS)
+    lengthscale = spread_lengthscales(count, design, low, high)
+    return Kernels.of(kind, lengthscale, torch.full((count,), NOISE_RATIO))
+
+
+def read(
+    kernels: Kernels,
+    context: Context,
+    visible: Tensor | None = None,
+    extra: Context | None = None,
+    standardise: bool = False,
+) -> Posterior:
+    """Take a context in, for groups that see prefixes of it, or for one group that sees all.
+
+    `visible` [batch, group, context] says what each group sees. `extra` [batch * group, 1] gives
+    each group one observation of its own. `standardise` is for outcomes in a user's units.
+    """
+    dtype = kernels.noise.dtype
+    designs, outcomes = context.designs.to(dtype), context.outcomes
+    kept = None if visible is None else _kept(visible).to(dtype)
+    factor = _factor(kernels, designs, kept)
+    if kept is not None:
+        outcomes = outcomes * kept
+    columns = torch.stack([outcomes, torch.ones_like(outcomes)], -1)[..., : 1 + standardise]
+    white = _over(factor.to(columns.dtype), columns[:, None])
+    found = Posterior(
+        kernels, designs, outcomes, factor, white,
+        visible=None if visible is None else visible.to(dtype),
+        kept=kept,
+        units=Units.of(outcomes) if standardise else None,
+    )  # fmt: skip
+    return found if extra is None else found.with_extra(extra)
+
+
+def _kept(visible: Tensor) -> Tensor:
+    """Which observations [batch, context] any group sees."""
+    kept = visible.any(1)
+    left_out = kept[:, None] & ~visible
+    if bool((visible & (left_out.cumsum(-1) > 0)).any()):
+        raise InternalError("groups must see a prefix of what any of them sees")
+    return kept
+
+
+def _factor(kernels: Kernels, designs: Tensor, kept: Tensor | None) -> Tensor:
+    """Of the outcomes' covariance [batch, kernel, n, n]; what nobody sees is apart from all."""
+    matrix = kernels.covariance(designs, designs)
+    noise = kernels.noise[..., None]
+    if kept is not None:
+        matrix *= kept[:, None, :, None] * kept[:, None, None, :]
+        noise = noise * kept[:, None] + 1 - kept[:, None]
+    matrix.diagonal(dim1=-2, dim2=-1).add_(noise)
+    factor, failed = torch.linalg.cholesky_ex(matrix)
+    checked: Tensor = factor.masked_fill_(failed[..., None, None] > 0, math.nan)
+    return checked
+
+
+def _over(factor: Tensor, columns: Tensor) -> Tensor:
+    """Columns [batch, kernel or 1, n, m] over a factor [batch, kernel, n, n]."""
+    if factor.shape[-1] == 1:  # the usual case of growing; a solver takes several times as long
+        return columns / factor
+    wide = columns.expand(*factor.shape[:2], *columns.shape[2:])
+    white: Tensor = torch.linalg.solve_triangular(factor, wide, upper=False)
+    return white
+
+
+class Evidence(NamedTuple):
+    """How each kernel explains what a group has seen."""
+
+    log_scale: Tensor  # [batch, group, kernel], of the function's likeliest standard deviation
+    log_density: Tensor  # [batch, group, kernel], log marginal likelihood at that scale
+    observed: Tensor  # [batch or 1, group or 1, 1], how many outcomes
+
+    @property
+    def log_weight(self) -> Tensor:
+        """Normalised over kernels."""
+        return self.log_density.log_softmax(-1)
+
+
+class VarianceReduction(NamedTuple):
+    """What an outcome at each candidate takes of the variance at a goal's points."""
+
+    reduction: Tensor  # [batch, kernel, group, query], summed over the goal's points
+    before: Tensor  # [batch, kernel, group, 1], that variance now
+    average: Tensor  # [batch, group, query], the share that goes, over all kernels
+
+    def log_share(self) -> Tensor:
+        """On average over kernels, [batch, group, query]."""
+        return self.average.clamp(LEAST_SHARE, 1).log()
+
+
+@dataclass
+class Posterior:
+    """An ensemble after a context, for a number of groups an episode."""
+
+    kernels: Kernels
+    designs: Tensor  # [batch, context, design]
+    outcomes: Tensor  # [batch, context], as they came
+    factor: Tensor  # [batch, kernel, context, context]
+    white: Tensor  # [batch, kernel, context, 1 or 2]: outcomes over the factor, in open units ones
+    visible: Tensor | None = None  # [batch, group, context], 1 for what a group sees; None: all
+    kept: Tensor | None = None  # [batch, context], 0 for what no group sees
+    units: Units | None = None
+    extra: Extra | None = None
+    memory: Memory = field(default_factory=Memory, repr=False)
+
+    @property
+    def count(self) -> int:
+        """How many observations, padding included."""
+        return self.designs.shape[1]
+
+    @property
+    def groups(self) -> int:
+        """How many groups an episode has."""
+        return 1 if self.visible is None else self.visible.shape[1]
+
+    @cached_property
+    def whitened(self) -> Tensor:
+        """Outcomes over the factor, standardised in open units: [batch, kernel, context]."""
+        if self.units is None:
+            return self.white[..., 0]
+        return self.units.standardise_whitened(self.white).to(self.factor.dtype)
+
+    def with_extra(self, context: Context) -> Posterior:
+        """With one observation more a group, [batch * group, 1]."""
+        batch, groups = len(self.designs), len(context.outcomes) // len(self.designs)
+        visible = self.visible
+        if visible is None:
+            visible = self.designs.new_ones(batch, groups, self.count)
+        grown = replace(self, visible=visible)
+        design = context.designs.to(self.designs.dtype).view(batch, groups, 1, -1)
+        row = grown._rows(design)[..., 0] * visible.mT[:, None]  # [batch, kernel, context, group]
+        root = self._unexplained(row.square().sum(2)).sqrt()
+        outcome = context.outcomes.view(batch, 1, groups)
+        value = (outcome - (row * self.whitened[..., None]).sum(2)) / root
+        grown.extra = Extra(design, outcome[:, 0], row, root, value)
+        return grown
+
+    def extend(self, design: Tensor, outcome: Tensor) -> Posterior:
+        """With one more observation of a single group: design [batch, design], outcome [batch]."""
+        if self.visible is not None:
+            raise InternalError("only a context that is seen as a whole can grow")
+        design, outcome = design.to(self.designs.dtype), outcome.to(self.white.dtype)
+        cross = self.kernels.covariance(self.designs, design[:, None])
+        row = _over(self.factor, cross)[..., 0]  # [batch, kernel, context]
+        root = self._unexplained(row.square().sum(-1, keepdim=True)).sqrt()
+        columns = torch.stack([outcome, torch.ones_like(outcome)], -1)
+        columns = columns[:, None, None, : self.white.shape[-1]]
+        wide = row.to(columns.dtype)
+        value = (columns - wide[:, :, None] @ self.white) / root[..., None]
+        outcomes = torch.cat([self.outcomes, outcome[:, None]], 1)
+        return Posterior(
+            self.kernels,
+            torch.cat([self.designs, design[:, None]], 1),
+            outcomes,
+            _bordered(self.factor, row, root),
+            torch.cat([self.white, value], 2),
+            units=None if self.units is None else Units.of(outcomes),
+            memory=self.memory.inherited(),
+        )
+
+    def prefixes(self, visible: Tensor) -> Posterior:
+        """For groups [batch, group, context] that each see a prefix of the whole context."""
+        seen = visible.to(self.designs.dtype)
+        return replace(self, visible=seen, memory=Memory())
+
+    def episodes(self, rows: slice) -> Posterior:
+        """Of some episodes, without extra observations."""
+        parts = ("designs", "outcomes", "factor", "white", "visible", "kept")
+        some = {name: part[rows] for name in parts if (part := getattr(self, name)) is not None}
+        units = self.units and Units(self.units.loc[rows], self.units.scale[rows])
+        return replace(self, **some, units=units, memory=Memory())
+
+    def some(self, index: Tensor, known: Memory | None = None) -> Posterior:
+        """Of some kernels [batch, n], where each episode has its own.
+
+        `known` is what the same kernels computed of points some observations ago.
+        """
+        rows = torch.arange(len(index))[:, None]
+        return replace(
+            self,
+            kernels=self.kernels.some(index),
+            factor=self.factor[rows, index],
+            white=self.white[rows, index],
+            memory=Memory() if known is None else known.inherited(),
+        )
+
+    def joined(self, more: Posterior) -> Posterior:
+        """With more kernels, where each episode has its own, that have read the same context."""
+        return replace(
+            self,
+            kernels=self.kernels.joined(more.kernels),
+            factor=torch.cat([self.factor, more.factor], 1),
+            white=torch.cat([self.white, more.white], 1),
+            memory=Memory(),
+        )
+
+    @cached_property
+    def sums(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Squares of the whitened outcomes and half the log determinant, [batch, group, kernel].
+
+        And how many outcomes there are, [batch or 1, group or 1, 1].
+        """
+        log_root = self.factor.diagonal(dim1=-2, dim2=-1).log()
+        parts = self.whitened.square(), log_root
+        if self.visible is None:
+            squares, roots = (part.sum(-1)[:, None] for part in parts)
+            count = self.designs.new_full((1, 1, 1), self.count)
+        else:
+            squares, roots = ((part @ self.visible.mT).mT for part in parts)
+            count = self.visible.sum(-1)[..., None]
+        if self.extra is not None:
+            squares = squares + self.extra.value.square().mT
+            roots, count = roots + self.extra.root.log().mT, count + 1
+        return squares, roots, count
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """As if one more outcome had been of size one, so that the scale is defined."""
+        squares, log_root, count = self.sums
+        log_scale = ((squares + 1) / (count + 1)).log() / 2
+        return Evidence(log_scale, -(count + 1) * log_scale - log_root, count)
+
+    def describe(self) -> Tensor:
+        """Features [batch, group, 2 * kernel + 1] of what each group has seen."""
+        evidence = self.evidence
+        weight = evidence.log_weight.exp()
+        count = evidence.observed.log1p().expand(*weight.shape[:2], 1)
+        return torch.cat([evidence.log_scale, weight, count], -1)
+
+    def moments(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """Means [batch, kernel, group, n] at points [batch, n, design] or a group's own.
+
+        And what is left of each kernel's unit variance there, noise included.
+        """
+        mean, explained = self._mean(points), self._explained(points)
+        if self.extra is not None:
+            column = self.extra.column(self.kernels, points, self._rows(points))
+            mean = mean + column * self.extra.value[..., None]
+            explained = explained + column.square()
+        return mean, self._unexplained(explained)
+
+    def _mean(self, points: Tensor) -> Tensor:
+        rows = self._rows(points)
+        if self.visible is None:
+            return self.whitened[:, :, None] @ rows[..., 0, :]
+        value = self.visible[:, None] * self.whitened[:, :, None]  # [batch, kernel, group, context]
+        if points.dim() == 3:
+            return value @ rows[..., 0, :]
+        return torch.einsum("bkngm,bkgn->bkgm", rows, value)
+
+    def _explained(self, points: Tensor) -> Tensor:
+        """The share of a kernel's variance that each group explains, [batch, kernel, group, n]."""
+        if self.visible is None:
+            return self._known(points).explained[:, :, None]
+        squares = self._rows(points).square()
+        if points.dim() == 3:
+            return self.visible[:, None] @ squares[..., 0, :]
+        return torch.einsum("bkngm,bgn->bkgm", squares, self.visible)
+
+    def _unexplained(self, explained: Tensor) -> Tensor:
+        """What is left of an outcome's variance [batch, kernel, ...], at least the noise's."""
+        noise = self.kernels.noise
+        noise = noise.view(*noise.shape, *[1] * (explained.dim() - 2))
+        return torch.maximum(1 + noise - explained, noise)
+
+    def _rows(self, points: Tensor) -> Tensor:
+        """Points over the factor, [batch, kernel, context, 1 or group, n]."""
+        groups = 1 if points.dim() == 3 else points.shape[1]
+        rows = self._known(points).rows
+        return rows.view(*rows.shape[:-1], groups, points.shape[-2])
+
+    def _known(self, points: Tensor) -> KnownPoints:
+        """What was computed of points before, brought up to date."""
+        known = self.memory.find(points)
+        if known is None or known.observed < self.count:
+            known = self._learn(points, known)
+        self.memory.keep(known)
+        return known
+
+    def _learn(self, points: Tensor, before: KnownPoints | None) -> KnownPoints:
+        """Add rows for the observations that came since."""
+        count = 0 if before is None else before.observed
+        flat = points.flatten(1, -2).to(self.designs.dtype)
+        cross = self.kernels.covariance(self.designs[:, count:], flat)
+        if self.kept is not None:
+            cross *= self.kept[:, None, count:, None]
+        if before is not None:
+            cross -= self.factor[..., count:, :count] @ before.rows
+        more = _over(self.factor[..., count:, count:], cross)
+        return KnownPoints.of(points, before, more)
+
+    def variance_reduction(
+        self, candidates: Tensor, targets: Tensor, wanted: Tensor
+    ) -> VarianceReduction:
+        """What outcomes at candidates take of the variance at targets [batch, target, design].
+
+        For candidates [batch, query, design] or a group's own; only targets `wanted` count.
+        """
+        own = self._unexplained(self._explained(candidates))
+        left = (1 - self._explained(targets)).clamp_min(LEAST_VARIANCE)
+        shared = self.shared_covariance(
+            candidates, targets
+        )  # [batch, kernel, group * query, target]
+        if bool(wanted.all()):
+            before, squares = left.sum(-1), torch.linalg.vector_norm(shared, dim=-1).square_()
+        else:
+            weight = wanted.to(left.dtype)[:, None]
+            before = (left * weight[:, None]).sum(-1).clamp_min(LEAST_VARIANCE)
+            squares = (shared.square() @ weight[..., None])[..., 0]
+        reduction = squares.unflatten(-1, (self.groups, -1)) / own
+        size = (self.evidence.log_weight + 2 * self.evidence.log_scale).softmax(-1)
+        size, before = size.mT[..., None], before[..., None]
+        average = (size * reduction).sum(1) / (size * before).sum(1)
+        return VarianceReduction(reduction, before, average)
+
+    def shared_covariance(self, candidates: Tensor, targets: Tensor) -> Tensor:
+        """Of candidates and targets given what each group has seen.
+
+        [batch, kernel, group * query, target]; the caller must not change it.
+        """
+        a, b = self._rows(candidates), self._rows(targets)[..., 0, :]
+        if self.visible is not None:
+            wide = self._wide(candidates).flatten(1, 2).to(self.designs.dtype)
+            seen = (a * self.visible.mT[:, None, :, :, None]).flatten(3)
+            return self.kernels.covariance(wide, targets.to(wide.dtype)) - seen.mT @ b
+        pair = self.memory.take_pair(candidates, targets)
+        if pair is None:
+            points = (part.to(self.designs.dtype) for part in (candidates, targets))
+            pair = PairCovariance(candidates, targets, self.kernels.covariance(*points), 0)
+        pair = pair.brought_up(a[:, :, pair.observed :, 0], b[:, :, pair.observed :])
+        self.memory.pair.append(pair)
+        return pair.covariance
+
+    def _wide(self, points: Tensor) -> Tensor:
+        """Points of each group, [batch, group, n, design]."""
+        shared = points[:, None] if points.dim() == 3 else points
+        return shared.expand(len(self.designs), self.groups, *shared.shape[2:])
+
+
+def _bordered(factor: Tensor, row: Tensor, root: Tensor) -> Tensor:
+    """A factor [batch, kernel, n, n] with one more row, its last number being `root`."""
+    batch, kernels, count, _ = factor.shape
+    grown = factor.new_zeros(batch, kernels, count + 1, count + 1)
+    grown[..., :count, :count] = factor
+    grown[..., count, :count] = row
+    grown[..., count, count:] = root
+    return grown
+
+
+@dataclass(frozen=True)
+class Extra:
+    """The last row of each group's factor: an observation that only this group has made."""
+
+    design: Tensor  # [batch, group, 1, design]
+    outcome: Tensor  # [batch, group]
+    row: Tensor  # [batch, kernel, context, group]
+    root: Tensor  # [batch, kernel, group]
+    value: Tensor  # [batch, kernel, group], the outcome over the factor
+
+    def column(self, kernels: Kernels, points: Tensor, rows: Tensor) -> Tensor:
+        """Points over this row of the factor, [batch, kernel, group, n]."""
+        batch, groups = self.design.shape[:2]
+        shared = points[:, None] if points.dim() == 3 else points
+        wide = shared.expand(batch, groups, *shared.shape[2:]).flatten(0, 1)
+        cross = kernels.covariance(self.design.flatten(0, 1), wide.to(self.design.dtype))[:, :, 0]
+        cross = cross.unflatten(0, (batch, groups)).transpose(1, 2)
+        rows = rows.expand(-1, -1, -1, groups, -1)
+        explained = torch.einsum("bkngm,bkng->bkgm", rows, self.row)
+        column: Tensor = (cross - explained) / self.root[..., None]
+        return column
