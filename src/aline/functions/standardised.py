@@ -68,7 +68,12 @@ class Known:
     def smooth(self, noise: float | None) -> SmoothProcess | None:
         """Functions beyond the task's prior; none before outcomes have a scale."""
         if self._smooth is None and self.advice.length > 1:
-            self._smooth = SmoothProcess.read(self.advice.source.context, noise)
+            context, length = self.advice.source.context, self.advice.length
+            first = context if length > MANY else context.first(2)
+            smooth = SmoothProcess.read(first, noise)
+            for row in range(first.length, length):
+                smooth = smooth.extend(context.designs[:, row], context.outcomes[:, row])
+            self._smooth = smooth
         return self._smooth
 
     def share(self, smooth: SmoothProcess) -> Tensor:

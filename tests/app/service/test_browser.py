@@ -342,12 +342,15 @@ def test_seven_pages_of_one_browser(browser: Browser, service: Service, kind: st
 def test_a_reply_that_a_proxy_spoils_is_asked_for_again(
     browser: Browser, service: Service, fault: Any
 ) -> None:
-    Client(service.url).create("psychometric", name=f"Behind {fault}")
     page = f"/experiments/Behind%20{fault}"
     with faulty(service.port, fault, methods=("GET", "POST")) as proxy:
         # The page itself and its files come whole; what its scripts ask for does not, at first.
         proxy.tries = dict.fromkeys(_files_of(page), len(proxy.faults))
-        browser.get(proxy.url + page)
+        browser.get(proxy.url)
+        click(browser, "#model option[value=psychometric]")
+        find(browser, "#name").send_keys(f"Behind {fault}")
+        click(browser, "#new button[type=submit]")
+        until(lambda: browser.current_url.endswith(page))
         find(browser, "[data-action=ask]")
         press(browser, " ")
         wait_for(browser, 0)
@@ -362,7 +365,7 @@ def test_a_reply_that_a_proxy_spoils_is_asked_for_again(
 
 def _files_of(page: str) -> list[str]:
     static = Path(app.__file__).parent / "static"
-    return [page, *(f"/static/{file.name}" for file in static.iterdir())]
+    return ["/", page, *(f"/static/{file.name}" for file in static.iterdir())]
 
 
 def test_a_page_that_gets_no_answer_says_so(browser: Browser, service: Service) -> None:

@@ -7,9 +7,10 @@ are not safe beside threads (anywhere but on Linux) a thread must do.
 
 from __future__ import annotations
 
+import base64
 import functools
+import json
 import os
-import pickle
 import select
 import signal
 import sys
@@ -19,6 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from typing import Any, NoReturn, TypeVar
 
+from aline import errors
 from aline.app.service.pools import BusyError, Pool
 from aline.errors import StateError, UserError
 
@@ -41,7 +43,7 @@ class Aside:
         warnings.filterwarnings("ignore", r"This process .* is multi-threaded, use of fork")
 
     async def run(self, work: Callable[..., Result], *arguments: Any) -> tuple[Result, float]:
-        """What `work` returns, which can be pickled, and the seconds that it computed for."""
+        """What `work` returns, JSON data or bytes, and the seconds that it computed for."""
         found, seconds = await self._pool.run(self._do, functools.partial(work, *arguments))
         if isinstance(found, Exception):
             raise found
@@ -66,8 +68,7 @@ class Aside:
 
     def _understood(self, data: bytes | None) -> Found:
         if data:
-            found: Found = pickle.loads(data)  # from ourselves
-            return found
+            return _decoded(data)
         if not self._is_open:
             return BusyError("the service is stopping: try again"), 0.0
         return self._too_large(is_late=data is None), self._seconds
@@ -104,7 +105,7 @@ def _be_the_child(
         os.closerange(3, writing)
         os.closerange(writing + 1, 65536)
         _bound(seconds, most_bytes)
-        _write(writing, pickle.dumps(_outcome(work)))
+        _write(writing, _encoded(*_outcome(work)))
     finally:
         os._exit(0)
 
@@ -136,6 +137,28 @@ def _outcome(work: Callable[[], Any]) -> Found:
         if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
             raise  # no answer means too large
         return RuntimeError(f"{type(error).__name__}: {error}"), 0.0
+
+
+def _encoded(found: Any, seconds: float) -> bytes:
+    """What a child found, as JSON: nothing that is read here can run."""
+    if isinstance(found, Exception):
+        plain = {"error": type(found).__name__, "message": str(found)}
+    elif isinstance(found, bytes):
+        plain = {"bytes": base64.b64encode(found).decode()}
+    else:
+        plain = {"value": found}
+    return json.dumps({**plain, "seconds": seconds}).encode()
+
+
+def _decoded(data: bytes) -> Found:
+    plain = json.loads(data)
+    seconds = plain["seconds"]
+    if "error" in plain:
+        kind = getattr(errors, plain["error"], RuntimeError)
+        return kind(plain["message"]), seconds
+    if "bytes" in plain:
+        return base64.b64decode(plain["bytes"]), seconds
+    return plain["value"], seconds
 
 
 def _write(writing: int, data: bytes) -> None:
