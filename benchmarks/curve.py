@@ -33,7 +33,7 @@ from aline.model import ModelConfig, Network
 from aline.policies import LearnedPolicy
 from aline.tasks import Spec
 from aline.training.budget import parse_duration
-from aline.training.train import CHECKPOINT, network_weights
+from aline.training.run import CHECKPOINT, network_weights
 
 PAPER, HAND_MADE = 8.91, 9.99  # sPCE: the paper's on its pool; the exact posterior with a rule
 

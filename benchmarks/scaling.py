@@ -32,7 +32,8 @@ from aline.experiment import Experiment
 from aline.model import Model, fresh
 from aline.training import TrainingConfig
 from aline.training.budget import Budget
-from aline.training.train import Run, choose_policy_loss, default_model, seeded
+from aline.training.run import Run, seeded
+from aline.training.train import choose_policy_loss, default_model
 
 
 @dataclass(frozen=True)

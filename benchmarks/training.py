@@ -43,7 +43,8 @@ from aline.evaluation.results import Row, result, row
 from aline.model import fresh
 from aline.training import TrainingConfig
 from aline.training.budget import Budget
-from aline.training.train import Run, choose_policy_loss, default_model, seeded
+from aline.training.run import Run, seeded
+from aline.training.train import choose_policy_loss, default_model
 from aline.training.workers import WORKER, Workers, joined
 
 EPISODES, CANDIDATES = plain.EPISODES, plain.CANDIDATES

@@ -1,4 +1,4 @@
-"""docs/format.md computes a trial from the exported file: its numbers are those of an experiment."""
+"""docs/format.md computes a trial from the exported file as an experiment does."""
 
 import re
 from pathlib import Path

@@ -11,7 +11,7 @@ from torch import Tensor
 from aline.episodes import Context
 from aline.errors import InternalError
 from aline.functions.ensemble import NOISE_RATIO, Posterior, read, spread_kernels
-from aline.functions.kernels import Kernels, Shapes, spread_lengthscales
+from aline.functions.kernels import Kernels, spread_lengthscales
 from aline.functions.known_points import REMEMBERED
 from aline.tasks import get
 
@@ -21,13 +21,9 @@ LENGTHSCALES = spread_lengthscales(COUNT, 2, 0.02 * math.sqrt(2), math.sqrt(2)).
 PROCESSES = [Process(k % 3, LENGTHSCALES[k], NOISE_RATIO) for k in range(COUNT)]
 
 
-def doubled(kernels: Kernels) -> Kernels:
-    assert kernels.shapes is not None
-    shapes = Shapes(*(part.double() for part in kernels.shapes))
-    return Kernels(kernels.rate.double(), shapes, kernels.noise.double())
-
-
-KERNELS = doubled(spread_kernels(2, COUNT))
+KERNELS = Kernels.of(
+    torch.arange(COUNT) % 3, LENGTHSCALES, torch.full((COUNT,), NOISE_RATIO).double()
+)
 
 
 def data(count: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -75,7 +71,7 @@ def test_every_prefix_is_a_context_of_its_own() -> None:
 def test_an_observation_of_a_groups_own() -> None:
     x, y, points = data(8)
     kept = torch.tensor([True, True, False, True, True, True, False, False])
-    own = Context(SPEC.design.sample(4, 1, seeded(5)).double(), torch.randn(4, 1).double())
+    own = Context(SPEC.design.sample(4, 1, seeded(5)).double(), torch.randn(4, 1, generator=seeded(6)).double())
     state = read(KERNELS, Context(x, y), kept.expand(2, 2, 8), own)
     for episode, group in ((0, 0), (0, 1), (1, 0), (1, 1)):
         row = 2 * episode + group
@@ -116,18 +112,17 @@ def reduction(process: Process, x: Tensor, candidates: Tensor, targets: Tensor) 
 
 
 @pytest.mark.parametrize("wanted", [[True] * 4, [True, False, True, False]])
-def test_variance_reduction_is_the_variance_that_goes(wanted: list[bool]) -> None:
+def test_the_share_is_the_variance_that_goes(wanted: list[bool]) -> None:
     x, y, candidates = data(6)
     targets, mask = SPEC.design.sample(2, 4, seeded(9)).double(), torch.tensor(wanted)
     state = read(KERNELS, Context(x, y))
-    found = state.variance_reduction(candidates, targets, mask.expand(2, -1)).log_shares()[:, 0]
+    found = state.log_variance_share(candidates, targets, mask.expand(2, -1))[:, 0]
     for episode in (0, 1):
         at = targets[episode][mask]
         each = [reduction(p, x[episode], candidates[episode], at) for p in PROCESSES]
         every = torch.stack(each, -1)  # [query + 1, kernel]
         size = (state.evidence.log_weight + 2 * state.evidence.log_scale).exp()[episode, 0]
-        average = (every[:-1] @ size) / (every[-1] @ size)
-        expected = torch.cat([every[:-1] / every[-1], average[:, None]], -1)
+        expected = (every[:-1] @ size) / (every[-1] @ size)
         assert torch.allclose(found[episode].exp(), expected.clamp(1e-4, 1), rtol=1e-5)
 
 
@@ -138,14 +133,14 @@ def test_points_that_were_asked_about_before_are_not_computed_anew() -> None:
     for step in range(8):
         grown = grown.extend(x[:, step], y[:, step])
         if step != 3:
-            grown.variance_reduction(candidates, targets, wanted)
+            grown.log_variance_share(candidates, targets, wanted)
         middle = grown if step == 5 else middle
     other = middle.extend(x[:, 7], y[:, 7])  # another future of the same past
     futures = (grown, [*range(8)]), (other, [0, 1, 2, 3, 4, 5, 7]), (middle, [*range(6)])
     for state, steps in futures:
         anew = read(KERNELS, Context(x[:, steps], y[:, steps]))
-        each = (s.variance_reduction(candidates, targets, wanted) for s in (state, anew))
-        assert torch.allclose(*(one.log_shares() for one in each), atol=1e-8)
+        each = (s.log_variance_share(candidates, targets, wanted) for s in (state, anew))
+        assert torch.allclose(*each, atol=1e-8)
 
 
 def test_points_are_found_by_identity_and_few_are_kept() -> None:
@@ -154,8 +149,8 @@ def test_points_are_found_by_identity_and_few_are_kept() -> None:
     for seed in range(12):
         candidates = SPEC.design.sample(2, 15, seeded(seed)).double()
         anew = read(KERNELS, Context(x, y))
-        each = (s.variance_reduction(candidates, targets, wanted) for s in (state, anew))
-        assert torch.allclose(*(one.log_shares() for one in each), atol=1e-9)
+        each = (s.log_variance_share(candidates, targets, wanted) for s in (state, anew))
+        assert torch.allclose(*each, atol=1e-9)
         assert len(state.memory.known) <= REMEMBERED
         del candidates  # its memory may be used again at once
 

@@ -1,7 +1,6 @@
 """Hypotheses about a Gaussian process's own parameters, against the exact posterior on a grid."""
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
@@ -10,7 +9,6 @@ from small import seeded
 from torch import Tensor
 
 from aline.episodes import Context
-from aline.errors import InputError
 from aline.functions.ensemble import Posterior
 from aline.functions.hypotheses import Hypotheses, ParameterPosterior
 from aline.functions.kernels import KINDS
@@ -149,11 +147,6 @@ def test_it_is_what_the_exact_gain_is_on_average() -> None:
     best, worst = gains
     error = (best - worst).std() / math.sqrt(48)
     assert float((best - worst).mean()) > 3 * float(error)
-
-
-def test_only_a_process_has_hypotheses() -> None:
-    with pytest.raises(InputError, match="lengthscale and scale"):
-        Hypotheses(replace(SPEC, hyperparameters=None), 16)
 
 
 def test_a_large_batch_is_computed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,21 +1,16 @@
 import numpy as np
 import pytest
-from small import SIZES, seeded, small_model
+from small import small_functions, small_model
+from torch import Tensor
 
 import aline
 from aline.errors import InputError, NotFoundError, StateError
+from aline.functions.known_points import KnownPoints
 from aline.functions.regressor import ActiveRegressor
-from aline.model import Model, ModelConfig, fresh
-from aline.tasks import get
+from aline.functions.smooth import SmoothProcess
+from aline.model import Model
 
-GP1D, GP2D = small_model(get("gp1d")), small_model(get("gp2d"))
-BANK = Model(
-    fresh(
-        GP2D.spec,
-        ModelConfig(plugin="functions", plugin_settings={"kernels": 6}, **SIZES),
-        seeded(0),
-    ).requires_grad_(False)
-)
+GP1D, GP2D = (Model(small_functions(name)) for name in ("gp1d", "gp2d"))
 POOL = np.random.default_rng(0).uniform(0, 1, (40, 2))
 
 
@@ -46,7 +41,7 @@ def test_any_units_of_inputs_and_labels() -> None:
 def test_a_known_noise_is_in_the_labels_units() -> None:
     x, y = POOL[:12], labels(POOL[:12])
     stds = [
-        ActiveRegressor(BANK, noise=noise * units).teach(x, y * units).predict(POOL, True)[1]
+        ActiveRegressor(GP2D, noise=noise * units).teach(x, y * units).predict(POOL, True)[1]
         / units
         for noise, units in ((0.02, 1.0), (0.02, 1e4), (0.5, 1.0))
     ]
@@ -81,6 +76,56 @@ def test_predicting_outside_what_was_seen_changes_nothing() -> None:
     before = learner.predict([0.5])
     assert np.isfinite(learner.predict([5.0])).all()
     assert np.array_equal(learner.predict([0.5]), before)
+
+
+def taught(count: int) -> ActiveRegressor:
+    return ActiveRegressor(GP2D, bounds=[(0, 1), (0, 1)]).teach(POOL[:count], labels(POOL[:count]))
+
+
+def test_a_label_more_is_added_to_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is read anew, and of a pool that is asked about again only new rows are computed."""
+    learner = taught(6)
+    learner.query(POOL)
+    learner.predict(POOL[:9])
+    rows: list[int] = []
+    once = KnownPoints.of.__func__  # type: ignore[attr-defined]
+
+    def counted(cls: type, points: Tensor, before: KnownPoints | None, more: Tensor) -> KnownPoints:
+        if more.shape[3] == len(POOL):
+            rows.append(more.shape[2])
+        grown: KnownPoints = once(cls, points, before, more)
+        return grown
+
+    monkeypatch.setattr(KnownPoints, "of", classmethod(counted))
+    monkeypatch.setattr(SmoothProcess, "read", None)
+    monkeypatch.setattr(learner._engine, "read", None)
+    monkeypatch.setattr("aline.functions.smooth.ENOUGH", 0.0)  # scoring kernels stay
+    learner.teach(POOL[6], labels(POOL[6:7]))
+    learner.query(POOL.tolist())
+    learner.predict(POOL[:9].copy())
+    assert rows
+    assert set(rows) == {1}
+
+
+def test_growing_is_nearly_reading() -> None:
+    """Not quite: which smooth kernels got neighbours depends on the way."""
+    learner, whole = taught(6), taught(14)
+    for row in range(6, 14):
+        learner.query(POOL)
+        learner.teach(POOL[row], labels(POOL[row : row + 1]))
+    (mean, std), (expected, spread) = (one.predict(POOL, True) for one in (learner, whole))
+    assert np.allclose(mean, expected, atol=0.02 * labels(POOL).std())
+    assert np.allclose(std, spread, rtol=0.1)
+
+
+def test_a_wider_domain_and_changed_rows_are_noticed() -> None:
+    learner, pool = ActiveRegressor(GP2D).teach(POOL[:6], labels(POOL[:6])), POOL.copy()
+    learner.query(pool)
+    pool[-1] = 2.0  # in place, and beyond what was seen
+    learner.query(pool)
+    fresh = ActiveRegressor(GP2D).teach(POOL[:6], labels(POOL[:6]))
+    assert learner.query(pool) == fresh.query(pool)
+    assert np.allclose(learner.predict(pool), fresh.predict(pool))
 
 
 def test_public_name() -> None:

@@ -70,7 +70,7 @@ def test_variance_reduction_is_that_of_the_mixture(noise: float | None) -> None:
     wanted = torch.ones(2, 6, dtype=torch.bool)
     found = process.log_variance_reduction(POINTS, TARGETS, wanted)[0].exp()
     x, y = context.designs[0].numpy(), standardised(context, process)[0].numpy()
-    few = process._scoring()
+    few = process._scoring
     weight = few.log_weight[0].exp().numpy()
     both = torch.cat([POINTS[0], TARGETS[0]]).double().numpy()
     every = [regressor(few, 0, k).fit(x, y) for k in range(len(weight))]

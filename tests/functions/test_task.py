@@ -8,9 +8,7 @@ from torch import Tensor
 
 from aline.errors import InputError
 from aline.functions.kernels import KINDS
-from aline.functions.task import draw_frequencies, draw_waves, gp, gp1d, gp2d, waves_at
-
-MADE = {"gp1d": gp1d, "gp2d": gp2d}
+from aline.functions.task import draw_frequencies, draw_waves, gp, gp2d, waves_at
 
 
 @pytest.mark.parametrize("dimensions", [1, 2])
@@ -59,23 +57,6 @@ def test_values_are_gaussian_with_the_kernels_covariance() -> None:
     assert torch.allclose(values.T.cov(), expected, atol=4 * math.sqrt(2 / 20000))
     kurtosis = (values**4).mean(0) / (values**2).mean(0) ** 2
     assert torch.allclose(kurtosis, torch.full((3,), 3.0), atol=0.2)
-
-
-@pytest.mark.parametrize("name", ["gp1d", "gp2d"])
-def test_a_world_knows_its_functions_covariance(name: str) -> None:
-    """Standardised products of function values average to one, whatever the kernels and scales."""
-    task = MADE[name]()
-    world = task.draw(6000, seeded(0))
-    a = task.spec.design.sample(6000, 1, seeded(1))
-    b = (a + 0.05 * torch.randn(a.shape, generator=seeded(2))).clamp(-1, 1)
-    values = task.spec.outcome.to_user(world.answer(torch.cat([a, b], 1), seeded(3)))
-    known = world.covariance(torch.cat([a, b], 1), torch.cat([a, b], 1))  # type: ignore[attr-defined]
-    assert torch.equal(known, known.mT)
-    own = known.diagonal(dim1=1, dim2=2)
-    assert torch.allclose((values.square() / own).mean(0), torch.ones(2), atol=0.08)
-    apart = (values[:, 0] - values[:, 1]).square()
-    expected = own.sum(1) - 2 * known[:, 0, 1] + 2 * 0.01**2
-    assert float((apart / expected).mean()) == pytest.approx(1.0, abs=0.1)
 
 
 def test_a_world_answers_the_same_function_again() -> None:

@@ -17,7 +17,7 @@ from aline.tasks import get
 from aline.tasks.linear import exact_posterior
 from aline.training import TrainingConfig
 from aline.training.budget import parse_duration
-from aline.training.train import Run
+from aline.training.run import Run
 
 SMALL = ModelConfig(width=16, heads=2, layers=2, feedforward=32, components=3)
 QUICK = TrainingConfig(batch=16, updates=2, prefixes=2, points=1, candidates=4, alternatives=4)

@@ -21,7 +21,7 @@ from aline.policies import nearest
 from aline.spaces import Design
 from aline.tasks import Task, World
 from aline.training.budget import Budget
-from aline.training.train import seeded
+from aline.training.run import seeded
 
 
 def to_linear(space: Design, x: Tensor) -> Tensor:

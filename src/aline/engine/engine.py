@@ -13,7 +13,7 @@ from torch import Tensor
 from aline.engine.runners import Array, Runner
 from aline.episodes import Context, Goal
 from aline.model import Belief, Encoded, Mixture, Network, Proposal, Summary
-from aline.model.advice import Advice, NoAdvisor
+from aline.model.advice import Advice, Frame, NoAdvisor
 
 MANY = 64  # observations from which on a plug-in reads all anew: adding one by one takes longer
 
@@ -197,7 +197,8 @@ class LiveEngine:
         """Beliefs [batch, n] about outcomes."""
         none = torch.zeros(len(points), len(self.network.spec.parameters), dtype=torch.bool)
         goal = Goal(none, points, torch.ones(points.shape[:2], dtype=torch.bool))
-        return self.network.spec.outcome.restore(_named("prediction_", self.run(state, goal, None)))
+        found = self.run(state, goal, None, about_points=True)
+        return self.network.spec.outcome.restore(_named("prediction_", found))
 
     def scores(self, state: Data, goal: Goal, candidates: Tensor) -> Tensor:
         """Logits [batch, n]."""
@@ -219,14 +220,20 @@ class LiveEngine:
             last = state.answers = Answers(goal, candidates, self.run(state, goal, candidates))
         return last
 
-    def run(self, state: Data, goal: Goal | None, candidates: Tensor | None) -> dict[str, Array]:
+    def run(
+        self,
+        state: Data,
+        goal: Goal | None,
+        candidates: Tensor | None,
+        about_points: bool = False,
+    ) -> dict[str, Array]:
         """Everything that the graph gives for a goal, its points, and candidates."""
         names = self.runner.inputs
         given = self._context(state.context) | self._goal(goal, len(state.context.designs))
         if "candidates" in names:
             given["candidates"] = _rows(candidates, given["points"].shape)
         if "point_features" in names:
-            given |= self._advice(state.advice, goal)
+            given |= self._advice(state.advice, goal, about_points)
         return self.runner.run(given)
 
     def _context(self, context: Context) -> dict[str, Array]:
@@ -250,8 +257,8 @@ class LiveEngine:
             given = {"points": goal.points.numpy(), "points_mask": goal.points_mask.numpy()}
         return given | ({"parameters": wanted} if parameters else {})
 
-    def _advice(self, advice: Advice, goal: Goal | None) -> dict[str, Array]:
-        """What a plug-in says of points, or of the parameters where there are none."""
+    def _advice(self, advice: Advice, goal: Goal | None, about_points: bool) -> dict[str, Array]:
+        """What a plug-in says; of parameters only where the question is not about points alone."""
         batch, advisor, spec = advice.shape[0], self.network.advisor, self.network.spec
         given = {
             "context_features": np.zeros((batch, 1, advisor.context_width), np.float32),
@@ -262,13 +269,15 @@ class LiveEngine:
         if goal is not None and goal.points.shape[1]:
             features, frame = advice.at_points(goal.points)
             given["point_features"] = features.numpy()
-        else:
+            given |= _framed("point_frame", frame)
+        if not about_points:
             given["context_features"] = advice.context_features().numpy()
-            frame = advice.parameter_frame()
-        if frame is not None:
-            which = "point_frame" if goal is not None else "parameter_frame"
-            given[which] = torch.stack(list(frame)).numpy()
+            given |= _framed("parameter_frame", advice.parameter_frame())
         return given
+
+
+def _framed(name: str, frame: Frame | None) -> dict[str, Array]:
+    return {} if frame is None else {name: torch.stack(list(frame)).numpy()}
 
 
 def _named(prefix: str, found: Mapping[str, Array]) -> dict[str, Tensor]:

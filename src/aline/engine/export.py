@@ -25,7 +25,7 @@ NEEDED = ("onnx", "onnxscript")
 def export(model: Model, path: str | Path | None = None) -> Path:
     """Write a model's graph, by default beside its weights, where experiments find it.
 
-    It takes some ten seconds. docs/format.md says what goes in and what comes out.
+    It takes about half a minute. docs/format.md says what goes in and what comes out.
     """
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:

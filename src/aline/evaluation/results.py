@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from aline.evaluation.estimates import Estimate
-from aline.training.train import machine
+from aline.training.run import machine
 
 Row = dict[str, Any]
 

@@ -1,6 +1,7 @@
 """How it is used: ask/tell, posterior object, storage."""
 
-from aline.experiment.experiment import Experiment, prepare
+from aline.experiment.experiment import Experiment
+from aline.experiment.foresight import prepare
 from aline.experiment.marginals import Marginal
 from aline.experiment.posterior import Posterior
 from aline.experiment.predictive import JointPredictive, Predictive

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
 from aline import __version__
 from aline.episodes.goals import Target
-from aline.errors import (
-    AlineError,
-    InputError,
-    NotFoundError,
-    StateError,
-    StorageError,
-    UserError,
-)
+from aline.errors import InputError, StateError, UserError
 from aline.experiment.allowed import plain_restriction
+from aline.experiment.checks import check_state, check_unfinished, existing_number, last_told
 from aline.experiment.history import History
+from aline.experiment.journals import VERSION, create, now, only_name, read_journal, replay
+from aline.experiment.keys import repeated
 from aline.experiment.origin import check_model, describe, find_model
 from aline.experiment.posterior import Posterior
 from aline.experiment.predictive import JointPredictive, Predictive
@@ -28,7 +21,6 @@ from aline.experiment.settings import (
     check_count,
     check_key,
     check_metadata,
-    check_name,
     check_noise,
     check_seed,
     check_standardise,
@@ -36,19 +28,15 @@ from aline.experiment.settings import (
     plain_stop,
     plain_target,
 )
-from aline.experiment.state import State, choose_ahead
+from aline.experiment.state import State
 from aline.experiment.storage import Conflict, Event, Journal, Storage, open_storage
 from aline.experiment.storage.base import lost
-from aline.experiment.trial import Trial, plain_design, plain_designs
+from aline.experiment.trial import Trial, copied, number_of, plain_design, plain_designs, proposal
 from aline.model import Model
 from aline.spaces import Design
 from aline.tasks import PREDICTIONS, Spec, Task
 
-VERSION = 1  # of the events that a journal holds
 _ATTEMPTS = 100  # how often to try again when other processes write to the same experiment
-
-Foreseen = tuple[bool, dict[str, float] | None]
-"""Whether the stopping rule holds, and the next design if it was chosen."""
 
 
 class Experiment:
@@ -97,7 +85,7 @@ class Experiment:
             "event": "created",
             "version": VERSION,
             "aline": __version__,
-            "time": _now(),
+            "time": now(),
             "task": spec.name,
             "model": describe(model),
             "target": plain_target(spec, target, standardise),
@@ -112,7 +100,7 @@ class Experiment:
         }
         state = State.start(model, created)
         kept = open_storage(storage)
-        self._begin(kept, _create(kept, name, spec.name, created), created, state)
+        self._begin(kept, create(kept, name, spec.name, created), created, state)
 
     @classmethod
     def resume(
@@ -124,13 +112,11 @@ class Experiment:
         experiment had it from, or passed.
         """
         kept = open_storage(storage, must_exist=True)
-        name = _only(kept.names()) if name is None else name
-        created, *events = kept.read(name)
-        if created.get("event") != "created" or created["version"] > VERSION:
-            raise StorageError(f"experiment {name!r} was written by a newer aline: upgrade aline")
+        name = only_name(kept.names()) if name is None else name
+        created, events = read_journal(kept, name)
         state = State.start(find_model(created, name, model), created)
         experiment = cls.__new__(cls)
-        experiment._begin(kept, name, created, _replay(state, events, name))
+        experiment._begin(kept, name, created, replay(state, events, name))
         return experiment
 
     def _begin(self, storage: Journal, name: str, created: Event, state: State) -> None:
@@ -173,7 +159,7 @@ class Experiment:
     @property
     def trials(self) -> tuple[Trial, ...]:
         """Every trial, by number: open, told, abandoned, attached."""
-        return tuple(_copy(trial) for trial in self._state.trials)
+        return tuple(copied(trial) for trial in self._state.trials)
 
     @property
     def finished(self) -> bool:
@@ -230,23 +216,6 @@ class Experiment:
         state = self._state
         return len(state.rows) + len(state.open) + state.goal.points.shape[1]
 
-    def foresee(self, choose: bool) -> Foreseen:
-        """Compute what the next change needs to know, with `choose` the next design as well.
-
-        For a caller that computes in another process: `recall` takes it into an experiment at the
-        same place of its journal. It changes nothing.
-        """
-        is_finished = self.finished
-        design = self._state.choice if choose and not is_finished else None
-        return self._state.is_narrow, design
-
-    def recall(self, foreseen: Foreseen) -> None:
-        """Take what `foresee` computed, in place of computing it."""
-        is_narrow, design = foreseen
-        vars(self._state)["is_narrow"] = is_narrow  # where a cached property keeps its value
-        if design is not None and not self._state._chosen:
-            self._state._chosen.append(design)
-
     def posterior(self) -> Posterior:
         """What is known about the parameters."""
         return self._state.posterior
@@ -302,7 +271,7 @@ class Experiment:
         """
 
         def event(state: State) -> Event:
-            self._check_unfinished(state)
+            check_unfinished(self._name, state)
             return {"event": "asked", "trial": len(state.trials), "design": state.choice}
 
         return self._trial(self._commit(event, key, event="asked"))
@@ -321,8 +290,8 @@ class Experiment:
         """
 
         def event(state: State) -> Event:
-            number = _number(state, trial)
-            _check_state(state, number, "told", {"asked"})
+            number = existing_number(state, trial)
+            check_state(state, number, "told", {"asked"})
             told = {"event": "told", "trial": number, "outcome": state.outcome.read(outcome)}
             if design is not None:
                 other = plain_design(state.spec.design, design)
@@ -330,18 +299,18 @@ class Experiment:
                     told["design"] = other
             return told
 
-        same = {"trial": _plain_number(trial), "outcome": self._state.outcome.read(outcome)}
+        same = {"trial": number_of(trial), "outcome": self._state.outcome.read(outcome)}
         return self._trial(self._commit(event, key, event="told", **same))
 
     def abandon(self, trial: Trial | int, *, key: str | None = None) -> Trial:
         """Give a trial up; if it was told already, its outcome leaves the posterior."""
 
         def event(state: State) -> Event:
-            number = _number(state, trial)
-            _check_state(state, number, "abandoned", {"asked", "told"})
+            number = existing_number(state, trial)
+            check_state(state, number, "abandoned", {"asked", "told"})
             return {"event": "abandoned", "trial": number}
 
-        same = {"trial": _plain_number(trial)}
+        same = {"trial": number_of(trial)}
         return self._trial(self._commit(event, key, event="abandoned", **same))
 
     def redo(self, trial: Trial | int, *, key: str | None = None) -> Trial:
@@ -352,9 +321,9 @@ class Experiment:
         """
 
         def event(state: State) -> Event:
-            number = _number(state, trial)
+            number = existing_number(state, trial)
             old, is_open = state.trials[number], number in state.open
-            self._check_unfinished(state, replacing=is_open)
+            check_unfinished(self._name, state, replacing=is_open)
             asked = {"event": "asked", "trial": len(state.trials), "design": old.design}
             return asked | ({"redo": number} if is_open else {})
 
@@ -364,14 +333,12 @@ class Experiment:
         """Take back the trial told last and ask its design again; open trials are abandoned."""
 
         def event(state: State) -> Event:
-            told = [n for n in state.rows if state.trials[n].source == "asked"]
-            if not told:
-                raise StateError("no trial was told yet: there is nothing to take back")
+            last = last_told(state)
             return {
                 "event": "asked",
                 "trial": len(state.trials),
-                "design": _proposal(state.trials[told[-1]]),
-                "abandons": [*state.open, told[-1]],
+                "design": proposal(state.trials[last]),
+                "abandons": [*state.open, last],
             }
 
         return self._trial(self._commit(event, key, event="asked"))
@@ -397,7 +364,7 @@ class Experiment:
             **data,
         )
         first = stored["trial"]
-        return tuple(_copy(trial) for trial in self._state.trials[first : first + count])
+        return tuple(copied(trial) for trial in self._state.trials[first : first + count])
 
     def restrict(
         self, candidates: Mapping[str, Any] | Design | None = None, *, repeats: bool = True
@@ -422,7 +389,7 @@ class Experiment:
         Methods that change the experiment do so on their own where they must.
         """
         events = self._storage.read(self._name, self._state.sequence)
-        self._state = _replay(self._state, events, self._name)
+        self._state = replay(self._state, events, self._name)
         return bool(events)
 
     def _change(self, **settings: Any) -> None:
@@ -442,7 +409,7 @@ class Experiment:
         for _ in range(_ATTEMPTS):
             earlier = None if key is None else self._state.keys.get(check_key(key))
             if key is not None and earlier is not None:
-                return _repeated(earlier, key, same)
+                return repeated(earlier, key, same)
             if self._state.closed:
                 raise StateError(f"experiment {self._name!r} is closed: start a new one")
             try:
@@ -451,7 +418,7 @@ class Experiment:
                 if not self.refresh():
                     raise
                 continue
-            event = {**proposed, **({"key": key} if key else {}), "time": _now()}
+            event = {**proposed, **({"key": key} if key else {}), "time": now()}
             state = self._state.after(event)
             try:
                 self._storage.append(self._name, self._state.sequence, event)
@@ -467,131 +434,4 @@ class Experiment:
 
     def _trial(self, event: Event) -> Trial:
         """The trial an event is about, as it is now."""
-        return _copy(self._state.trials[event["trial"]])
-
-    def _check_unfinished(self, state: State, *, replacing: bool = False) -> None:
-        if state.is_narrow:
-            raise StateError(
-                f"experiment {self._name!r} is finished, its stopping rule holds: "
-                "set experiment.stop = None to go on"
-            )
-        if state.told >= state.horizon:
-            raise StateError(
-                f"experiment {self._name!r} is finished, {state.told} of {state.horizon} trials "
-                "are told: raise experiment.horizon to go on"
-            )
-        if state.told + len(state.open) - replacing >= state.horizon:
-            raise StateError(
-                f"the last of {state.horizon} trials are open ({_listing(state.open)}): "
-                "tell or abandon them, or raise experiment.horizon"
-            )
-
-
-def prepare(experiments: Iterable[Experiment]) -> None:
-    """Choose the next designs of several experiments in one pass of the network, ahead of `ask`.
-
-    It changes none of them, and does nothing where one of them has no design to choose: `ask` says
-    why.
-    """
-    with suppress(AlineError):
-        choose_ahead([one._state for one in experiments if not one.finished])
-
-
-def _repeated(earlier: Event, key: str, same: Mapping[str, Any]) -> Event:
-    """What a key did before, if it is asked to do the same again."""
-    if any(earlier.get(name) != value for name, value in same.items()):
-        raise StateError(
-            f"the key {key!r} has marked another call ({earlier['event']}): "
-            "give every call a key of its own, and repeat only what got no reply"
-        )
-    return earlier
-
-
-def _replay(state: State, events: Sequence[Event], name: str) -> State:
-    for event in events:
-        try:
-            state = state.after(event)
-        except StorageError:
-            raise
-        except (AlineError, LookupError, TypeError, ValueError) as error:
-            raise StorageError(
-                f"event {state.sequence} of experiment {name!r} does not fit the ones before it "
-                f"({error!r}): restore the storage from a copy"
-            ) from None
-    return state
-
-
-def _create(storage: Storage, name: str | None, task: str, event: Event) -> str:
-    """Start the journal, under the first free name if none is given."""
-    check_name(f"{task}-1" if name is None else name)
-    if name is not None:
-        storage.create(name, event)
-        return name
-    for number in range(1, _ATTEMPTS + len(names := set(storage.names()))):
-        if f"{task}-{number}" not in names:
-            try:
-                storage.create(f"{task}-{number}", event)
-            except StateError:  # another process took it just now
-                continue
-            return f"{task}-{number}"
-    raise StateError("other processes kept taking the next free name: pass name=")
-
-
-def _only(names: list[str]) -> str:
-    if len(names) == 1:
-        return names[0]
-    held = ", ".join(map(repr, names)) or "no experiment"
-    error = StateError if names else NotFoundError
-    raise error(f"the storage holds {held}: say which to resume, Experiment.resume(storage, name)")
-
-
-def _number(state: State, trial: Trial | int) -> int:
-    """The number of a trial that exists."""
-    number = _plain_number(trial)
-    if not 0 <= number < len(state.trials):
-        raise NotFoundError(
-            f"trials are numbered from 0 to {len(state.trials) - 1}, got {number}"
-            if state.trials
-            else f"there are no trials yet, got {number}: ask() first"
-        )
-    if isinstance(trial, Trial) and _proposal(trial) != _proposal(state.trials[number]):
-        raise StateError(
-            f"trial {number} of this experiment has another design: pass one of its own trials, "
-            "and design= if it was measured elsewhere"
-        )
-    return number
-
-
-def _plain_number(trial: Trial | int) -> int:
-    number = trial.number if isinstance(trial, Trial) else trial
-    if not isinstance(number, int) or isinstance(number, bool):
-        raise InputError(f"a trial is what ask() returned or its number, got {trial!r}")
-    return number
-
-
-def _proposal(trial: Trial) -> dict[str, float]:
-    return trial.proposed or trial.design
-
-
-def _check_state(state: State, number: int, verb: str, allowed: set[str]) -> None:
-    now = state.trials[number].state
-    if now not in allowed:
-        raise StateError(
-            f"trial {number} cannot be {verb}, it is {now} already; open trials: "
-            f"{_listing(state.open) or 'none'}"
-        )
-
-
-def _listing(numbers: Iterable[int]) -> str:
-    return ", ".join(map(str, numbers))
-
-
-def _copy(trial: Trial) -> Trial:
-    """A trial that a user may change without changing the experiment's."""
-    proposed = None if trial.proposed is None else dict(trial.proposed)
-    outcome = dict(trial.outcome) if isinstance(trial.outcome, dict) else trial.outcome
-    return replace(trial, design=dict(trial.design), proposed=proposed, outcome=outcome)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
+        return copied(self._state.trials[event["trial"]])

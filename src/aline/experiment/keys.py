@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from aline.errors import StateError
 from aline.experiment.storage import Event
 
 PART = 256  # keys that one more copies, of however many there are
@@ -23,3 +27,13 @@ class Keys:
         if len(last) < PART:
             return Keys((*full, {**last, key: event}))
         return Keys((*self._parts, {key: event}))
+
+
+def repeated(earlier: Event, key: str, same: Mapping[str, Any]) -> Event:
+    """What a key did before, if it is asked to do the same again."""
+    if any(earlier.get(name) != value for name, value in same.items()):
+        raise StateError(
+            f"the key {key!r} has marked another call ({earlier['event']}): "
+            "give every call a key of its own, and repeat only what got no reply"
+        )
+    return earlier

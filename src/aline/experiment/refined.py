@@ -71,8 +71,10 @@ class RefinedPosterior(Posterior):
         count, size = known.shape
         width = (4 / (size + 2) / count) ** (1 / (size + 4))
         apart = torch.cdist(asked, math.sqrt(1 - width**2) * known) / width
-        log_kernel = -0.5 * apart.square() - size * math.log(width * math.sqrt(2 * math.pi))
-        density: Tensor = log_kernel.logsumexp(1) - math.log(count) - root.diagonal().log().sum()
+        log_density_around = -0.5 * apart.square() - size * math.log(width * math.sqrt(2 * math.pi))
+        density: Tensor = (
+            log_density_around.logsumexp(1) - math.log(count) - root.diagonal().log().sum()
+        )
         return density.reshape(z.shape[:-1])
 
 

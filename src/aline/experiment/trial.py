@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -24,6 +24,26 @@ class Trial:
     state: Literal["asked", "told", "abandoned"] = "asked"
     proposed: dict[str, float] | None = None  # what was asked for, if another design was told
     source: Literal["asked", "attached"] = "asked"
+
+
+def copied(trial: Trial) -> Trial:
+    """A trial that a user may change without changing the experiment's."""
+    proposed = None if trial.proposed is None else dict(trial.proposed)
+    outcome = dict(trial.outcome) if isinstance(trial.outcome, dict) else trial.outcome
+    return replace(trial, design=dict(trial.design), proposed=proposed, outcome=outcome)
+
+
+def number_of(trial: Trial | int) -> int:
+    """The number of a trial, which may not exist."""
+    number = trial.number if isinstance(trial, Trial) else trial
+    if not isinstance(number, int) or isinstance(number, bool):
+        raise InputError(f"a trial is what ask() returned or its number, got {trial!r}")
+    return number
+
+
+def proposal(trial: Trial) -> dict[str, float]:
+    """Where a trial was to be measured."""
+    return trial.proposed or trial.design
 
 
 def name_values(names: Sequence[str], values: Sequence[float]) -> dict[str, float]:

@@ -134,9 +134,8 @@ class FunctionAdvice(Advice):
         """The logs of the shares of variance and of the nats, where the goal wants them."""
         total = torch.zeros(*self.shape, candidates.shape[-2])
         if goal.points.shape[1]:
-            reduction = self.state.variance_reduction(candidates, goal.points, goal.points_mask)
-            has_points = goal.points_mask.any(1)[:, None, None]
-            total = total + reduction.log_share().float() * has_points
+            share = self.state.log_variance_share(candidates, goal.points, goal.points_mask)
+            total = total + share.float() * goal.points_mask.any(1)[:, None, None]
         if goal.has_parameters and self.advisor.hypotheses is not None:
             gain = self.advisor.hypotheses.log_information_gain
             total = total + gain(self.hypotheses, candidates, goal.parameters).float()
@@ -154,12 +153,10 @@ class FunctionAdvice(Advice):
     @torch.no_grad()
     def extend(self, design: Tensor, outcome: Tensor) -> FunctionAdvice:
         """With one more observation."""
-        return FunctionAdvice(
-            self.advisor,
-            Source(self.source.context.append(design, outcome)),
-            self.state.extend(design, outcome),
-            self._hypotheses and self._hypotheses.extend(design, outcome),
-        )
+        state = self.state.extend(design, outcome)
+        hypotheses = self._hypotheses and self._hypotheses.extend(design, outcome)
+        source = Source(Context(state.designs, state.outcomes))
+        return FunctionAdvice(self.advisor, source, state, hypotheses)
 
 
 def advisor(spec: Spec, **settings: Any) -> FunctionAdvisor:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from aline.episodes import Context
 from aline.errors import InternalError
@@ -109,18 +110,6 @@ class Evidence(NamedTuple):
         return self.log_density.log_softmax(-1)
 
 
-class VarianceReduction(NamedTuple):
-    """What an outcome at each candidate takes of the variance at a goal's points."""
-
-    reduction: Tensor  # [batch, kernel, group, query], summed over the goal's points
-    before: Tensor  # [batch, kernel, group, 1], that variance now
-    average: Tensor  # [batch, group, query], the share that goes, over all kernels
-
-    def log_share(self) -> Tensor:
-        """On average over kernels, [batch, group, query]."""
-        return self.average.clamp(LEAST_SHARE, 1).log()
-
-
 @dataclass
 class Posterior:
     """An ensemble after a context, for a number of groups an episode."""
@@ -176,10 +165,10 @@ class Posterior:
         cross = self.kernels.covariance(self.designs, design[:, None])
         row = _over(self.factor, cross)[..., 0]  # [batch, kernel, context]
         root = self._unexplained(row.square().sum(-1, keepdim=True)).sqrt()
-        columns = torch.stack([outcome, torch.ones_like(outcome)], -1)
-        columns = columns[:, None, None, : self.white.shape[-1]]
-        wide = row.to(columns.dtype)
-        value = (columns - wide[:, :, None] @ self.white) / root[..., None]
+        columns = outcome.view(-1, 1, 1, 1)
+        if self.units is not None:
+            columns = F.pad(columns, (0, 1), value=1.0)
+        value = (columns - row.to(columns.dtype)[:, :, None] @ self.white) / root[..., None]
         outcomes = torch.cat([self.outcomes, outcome[:, None]], 1)
         return Posterior(
             self.kernels,
@@ -250,8 +239,9 @@ class Posterior:
     def evidence(self) -> Evidence:
         """As if one more outcome had been of size one, so that the scale is defined."""
         squares, log_root, count = self.sums
-        log_scale = ((squares + 1) / (count + 1)).log() / 2
-        return Evidence(log_scale, -(count + 1) * log_scale - log_root, count)
+        total = count + 1
+        log_scale = ((squares + 1) / total).log() / 2
+        return Evidence(log_scale, -total * log_scale - log_root, count)
 
     def describe(self) -> Tensor:
         """Features [batch, group, 2 * kernel + 1] of what each group has seen."""
@@ -265,14 +255,15 @@ class Posterior:
 
         And what is left of each kernel's unit variance there, noise included.
         """
-        mean, explained = self._mean(points), self._explained(points)
+        mean, explained = self.means(points), self._explained(points)
         if self.extra is not None:
             column = self.extra.column(self.kernels, points, self._rows(points))
             mean = mean + column * self.extra.value[..., None]
             explained = explained + column.square()
         return mean, self._unexplained(explained)
 
-    def _mean(self, points: Tensor) -> Tensor:
+    def means(self, points: Tensor) -> Tensor:
+        """Likewise, by what groups share alone."""
         rows = self._rows(points)
         if self.visible is None:
             return self.whitened[:, :, None] @ rows[..., 0, :]
@@ -294,7 +285,7 @@ class Posterior:
         """What is left of an outcome's variance [batch, kernel, ...], at least the noise's."""
         noise = self.kernels.noise
         noise = noise.view(*noise.shape, *[1] * (explained.dim() - 2))
-        return torch.maximum(1 + noise - explained, noise)
+        return (1 - explained).clamp_min_(0).add_(noise)
 
     def _rows(self, points: Tensor) -> Tensor:
         """Points over the factor, [batch, kernel, context, 1 or group, n]."""
@@ -322,18 +313,15 @@ class Posterior:
         more = _over(self.factor[..., count:, count:], cross)
         return KnownPoints.of(points, before, more)
 
-    def variance_reduction(
-        self, candidates: Tensor, targets: Tensor, wanted: Tensor
-    ) -> VarianceReduction:
-        """What outcomes at candidates take of the variance at targets [batch, target, design].
+    def log_variance_share(self, candidates: Tensor, targets: Tensor, wanted: Tensor) -> Tensor:
+        """The log share that outcomes at candidates take of the variance at a goal's targets.
 
-        For candidates [batch, query, design] or a group's own; only targets `wanted` count.
+        [batch, group, query], of all kernels together, for candidates [batch, query, design] or a
+        group's own and targets [batch, target, design], of which those `wanted` count.
         """
         own = self._unexplained(self._explained(candidates))
         left = (1 - self._explained(targets)).clamp_min(LEAST_VARIANCE)
-        shared = self.shared_covariance(
-            candidates, targets
-        )  # [batch, kernel, group * query, target]
+        shared = self.shared_covariance(candidates, targets)
         if bool(wanted.all()):
             before, squares = left.sum(-1), torch.linalg.vector_norm(shared, dim=-1).square_()
         else:
@@ -341,10 +329,10 @@ class Posterior:
             before = (left * weight[:, None]).sum(-1).clamp_min(LEAST_VARIANCE)
             squares = (shared.square() @ weight[..., None])[..., 0]
         reduction = squares.unflatten(-1, (self.groups, -1)) / own
-        size = (self.evidence.log_weight + 2 * self.evidence.log_scale).softmax(-1)
-        size, before = size.mT[..., None], before[..., None]
-        average = (size * reduction).sum(1) / (size * before).sum(1)
-        return VarianceReduction(reduction, before, average)
+        size = (self.evidence.log_density + 2 * self.evidence.log_scale).softmax(-1)
+        size = size.transpose(1, 2)
+        share = (size[..., None] * reduction).sum(1) / (size * before).sum(1)[..., None]
+        return share.clamp(LEAST_SHARE, 1).log()
 
     def shared_covariance(self, candidates: Tensor, targets: Tensor) -> Tensor:
         """Of candidates and targets given what each group has seen.
@@ -372,12 +360,8 @@ class Posterior:
 
 def _bordered(factor: Tensor, row: Tensor, root: Tensor) -> Tensor:
     """A factor [batch, kernel, n, n] with one more row, its last number being `root`."""
-    batch, kernels, count, _ = factor.shape
-    grown = factor.new_zeros(batch, kernels, count + 1, count + 1)
-    grown[..., :count, :count] = factor
-    grown[..., count, :count] = row
-    grown[..., count, count:] = root
-    return grown
+    last = torch.cat([row, root], -1)[..., None, :]
+    return torch.cat([F.pad(factor, (0, 1)), last], -2)
 
 
 @dataclass(frozen=True)

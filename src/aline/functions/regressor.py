@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, overload
 
 import numpy as np
@@ -20,6 +22,7 @@ from aline.model import Model
 from aline.policies import LearnedPolicy, Memory
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
+TABLES = 2  # that are kept as tensors: a pool, and rows to predict
 
 
 class ActiveRegressor:
@@ -54,6 +57,8 @@ class ActiveRegressor:
         self._x: Array = np.zeros((0, 0))  # what was taught
         self._y: Array = np.zeros(0)
         self._seen: Array = np.zeros((0, 0))  # the corners of what was seen
+        self._taught: Taught | None = None
+        self._tables: list[Table] = []  # the latest last
 
     def query(self, X: Any) -> int:
         """The row of a pool X [row, column] whose label would tell most about all rows.
@@ -62,21 +67,14 @@ class ActiveRegressor:
         """
         pool = self._read(X)
         self._see(pool)
-        points = self._scaled(pool, self._domain())
-        taught = self._taught_among(pool)
+        domain = self._domain()
+        table, taught = self._table(pool, domain), self._taught_among(pool)
         allowed = torch.tensor(~taught if not taught.all() else taught)[None]
-        picked = torch.linspace(0, len(pool) - 1, min(SPREAD_POINTS, len(pool))).long()
-        spec = self._known_model.spec
-        goal = Goal(
-            torch.zeros(1, len(spec.parameters), dtype=torch.bool),
-            points[None, picked],
-            torch.ones(1, len(picked), dtype=torch.bool),
-        )
         with torch.inference_mode():
-            memory = Memory(self._state(self._domain()), goal)
-            policy = LearnedPolicy(self._engine)
-            chosen = policy.choose(memory, Offer(points[None], allowed), self._generator)
-        distance = (points - chosen).abs().amax(1).masked_fill(~allowed[0], torch.inf)
+            memory = Memory(self._state(domain), table.goal)
+            policy, offer = LearnedPolicy(self._engine), Offer(table.points, allowed)
+            chosen = policy.choose(memory, offer, self._generator)
+        distance = (table.points - chosen).abs().amax(2).masked_fill(~allowed, torch.inf)
         return int(distance.argmin())
 
     def teach(self, X: Any, y: Any) -> ActiveRegressor:
@@ -104,8 +102,7 @@ class ActiveRegressor:
         x = self._read(X)
         domain = self._domain(x)
         with torch.inference_mode():
-            points = self._scaled(x, domain)[None]
-            belief = self._engine.predictive(self._state(domain), points)
+            belief = self._engine.predictive(self._state(domain), self._table(x, domain).points)
             outcome = self._known_model.spec.outcome
             mean, std = (part[0].double() for part in belief.moments())
             ends = [outcome.to_user(value).numpy() for value in (mean, mean + std)]
@@ -116,16 +113,41 @@ class ActiveRegressor:
         assert self._model is not None  # every public method has read its rows by now
         return self._model
 
-    @property
+    @cached_property
     def _engine(self) -> StandardisedEngine:
         return StandardisedEngine(engine_for(self._known_model), self._noise)
 
     def _state(self, domain: Array) -> Standardised:
-        """What was taught, as the engine holds it."""
-        model = self._known_model
-        designs = self._scaled(self._x, domain) if len(self._x) else torch.zeros(0, domain.shape[1])
-        outcomes = model.spec.outcome.to_network(torch.tensor(self._y))
-        return self._engine.read(Context(designs[None], outcomes[None]))
+        """What was taught, as the engine holds it: it grows until the domain changes."""
+        if self._taught is not None and np.array_equal(self._taught.domain, domain):
+            state = self._taught.state
+            for row in range(state.context.length, len(self._y)):
+                one = self._observations(slice(row, row + 1), domain)
+                state = self._engine.extend(state, one.designs[:, 0], one.outcomes[:, 0])
+        else:
+            state = self._engine.read(self._observations(slice(None), domain))
+        if np.array_equal(self._domain(), domain):  # not that of a prediction further out
+            self._taught = Taught(domain, state)
+        return state
+
+    def _observations(self, rows: slice, domain: Array) -> Context:
+        """Some of what was taught, on the network's scale."""
+        x = self._x[rows].reshape(-1, domain.shape[1])
+        outcomes = self._known_model.spec.outcome.to_network(torch.tensor(self._y[rows]))
+        return Context(self._scaled(x, domain)[None], outcomes[None])
+
+    def _table(self, rows: Array, domain: Array) -> Table:
+        """Rows as tensors: those made before, if the rows and the domain are the same.
+
+        What an ensemble computed for a tensor grows with the data, and is found by identity.
+        """
+        for table in self._tables:
+            if np.array_equal(table.domain, domain) and np.array_equal(table.rows, rows):
+                return table
+        points = self._scaled(rows, domain)[None]
+        table = Table(rows.copy(), domain, points, len(self._known_model.spec.parameters))
+        self._tables = [*self._tables[1 - TABLES :], table]
+        return table
 
     def _read(self, X: Any, row: bool = False) -> Array:
         """Rows as [row, column], checked; `row` allows a single one without its own axis."""
@@ -181,6 +203,35 @@ class ActiveRegressor:
             return np.zeros(len(pool), dtype=bool)
         taught: np.ndarray[Any, np.dtype[np.bool_]] = (pool[:, None] == self._x).all(2).any(1)
         return taught
+
+
+@dataclass(frozen=True)
+class Taught:
+    """What was taught, scaled by a domain."""
+
+    domain: Array  # [2, column]
+    state: Standardised
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows on the network's scale, scaled by a domain."""
+
+    rows: Array  # [row, column]
+    domain: Array  # [2, column]
+    points: Tensor  # [1, row, column]
+    parameters: int  # how many the model's task has
+
+    @cached_property
+    def goal(self) -> Goal:
+        """Predictions all over the rows."""
+        count = self.points.shape[1]
+        picked = torch.linspace(0, count - 1, min(SPREAD_POINTS, count)).long()
+        return Goal(
+            torch.zeros(1, self.parameters, dtype=torch.bool),
+            self.points[:, picked],
+            torch.ones(1, len(picked), dtype=torch.bool),
+        )
 
 
 def _check_suits(model: Model) -> None:

@@ -52,18 +52,9 @@ class Weighted(NamedTuple):
     state: Posterior
     log_weight: Tensor  # [batch, kernel], normalised
     log_variance: Tensor  # [batch, kernel], the function's
-    place: Tensor  # [batch, kernel, design + 1], in the lattice
     log_mass: Tensor  # [batch, kernel], when they were sampled
-
-    @property
-    def sizes(self) -> Tensor:
-        """Each kernel's variance times its weight, [batch, kernel]."""
-        return (self.log_weight + self.log_variance).exp()
-
-    def apart(self, mean: Tensor) -> Tensor:
-        """How far means [batch, kernel, n] lie from their average, times the root of the weight."""
-        weight = self.log_weight.exp()[..., None]
-        return weight.sqrt() * (mean - (weight * mean).sum(1, keepdim=True))
+    index: Tensor  # [batch, kernel], which they are
+    among: Tensor  # [batch, lattice, design + 1], the places that all kernels had then
 
 
 @dataclass
@@ -72,7 +63,7 @@ class SmoothProcess:
 
     state: Posterior
     place: Tensor  # [batch, kernel, design + 1], in steps from FIRST
-    log_cell: Tensor  # [batch, kernel], the log volume that a kernel stands for
+    log_prior: Tensor  # [batch, kernel], the log prior mass of the cell that a kernel stands for
     refined: Tensor  # bool [batch, kernel], whether its neighbours are there
     noise: float | None  # its standard deviation in the outcomes' units, where it is known
     last: list[Weighted] = field(default_factory=list)  # the scoring kernels used last
@@ -102,14 +93,14 @@ class SmoothProcess:
     ) -> SmoothProcess:
         """Kernels at places of the lattice that stand for equal volumes."""
         state = ensemble.read(_kernels(place), context, standardise=True)
-        cells = torch.full(place.shape[:2], log_cell, dtype=torch.float64)
-        return cls(state, place, cells, torch.zeros_like(cells, dtype=torch.bool), noise)
+        refined = torch.zeros(place.shape[:2], dtype=torch.bool)
+        return cls(state, place, _log_prior(place) + log_cell, refined, noise)
 
     def extend(self, design: Tensor, outcome: Tensor) -> SmoothProcess:
         """With one more observation: design [batch, design], outcome [batch]."""
         state = self.state.extend(design, outcome)
         last = list(self.last)
-        grown = SmoothProcess(state, self.place, self.log_cell, self.refined, self.noise, last)
+        grown = SmoothProcess(state, self.place, self.log_prior, self.refined, self.noise, last)
         return grown._refine()._drop()
 
     @cached_property
@@ -127,7 +118,7 @@ class SmoothProcess:
     @property
     def log_ratio(self) -> Tensor:
         """Of the noise over the function's variance, [batch, kernel]."""
-        return FIRST[1] - STEP[1] * self.place[..., -1]
+        return self.state.kernels.noise.log()
 
     @property
     def _log_noise(self) -> Tensor:
@@ -137,22 +128,15 @@ class SmoothProcess:
         return 2 * (self.noise / self.state.units.scale).clamp(*NOISES).log()[:, None]
 
     @cached_property
-    def log_density(self) -> Tensor:
-        """Of data and hyperparameters, [batch, kernel]."""
-        count, log_variance = self.state.count + 1, self.log_variance
-        density = _log_prior(self.place) - self.state.sums[1][:, 0]
-        if self.noise is None:
-            density = density + _log_half_normal(self.log_ratio + log_variance)
-        else:
-            density = density + 0.5 * count * (1 - self._likeliest / log_variance.exp())
-        density = density - 0.5 * count * log_variance
-        return density.nan_to_num(-torch.inf, -torch.inf, -torch.inf)
-
-    @cached_property
     def _log_mass(self) -> Tensor:
-        """Of each kernel's cell, [batch, kernel]."""
-        design = self.place.shape[-1] - 1
-        return self.log_density + self.log_cell + design * math.log(STEP[0]) + math.log(STEP[1])
+        """Of data and a kernel's cell of hyperparameters, [batch, kernel]."""
+        count, log_variance = self.state.count + 1, self.log_variance
+        mass = self.log_prior - self.state.sums[1][:, 0] - 0.5 * count * log_variance
+        if self.noise is None:
+            mass = mass + _log_half_normal(self.log_ratio + log_variance)
+        else:
+            mass = mass + 0.5 * count * (1 - self._likeliest / log_variance.exp())
+        return mass.nan_to_num(-torch.inf, -torch.inf, -torch.inf)
 
     @property
     def log_evidence(self) -> Tensor:
@@ -180,11 +164,12 @@ class SmoothProcess:
         idle = same.any(2) | ~coarse[:, None] | (place[..., -1] > FURTHEST)
         refined = self.refined.clone()
         refined[rows, best] |= coarse
-        log_cell = torch.zeros(idle.shape).double().masked_fill(idle, -torch.inf)
+        log_prior = torch.where(same.any(1), _log_prior(self.place), self.log_prior)
+        more_prior = _log_prior(place).masked_fill(idle, -torch.inf)
         return SmoothProcess(
             self.state.joined(more),
             torch.cat([self.place, place], 1),
-            torch.cat([self.log_cell.masked_fill(same.any(1), 0.0), log_cell], 1),
+            torch.cat([log_prior, more_prior], 1),
             torch.cat([refined, idle & False], 1),
             self.noise,
             self.last,
@@ -199,9 +184,9 @@ class SmoothProcess:
             return self
         index = mass.topk(count, 1).indices.sort(1).values
         place = self.place.gather(1, index[..., None].expand(-1, -1, self.place.shape[-1]))
-        log_cell, refined = (part.gather(1, index) for part in (self.log_cell, self.refined))
+        log_prior, refined = (part.gather(1, index) for part in (self.log_prior, self.refined))
         state = self.state.some(index)
-        return SmoothProcess(state, place, log_cell, refined, self.noise, self.last)
+        return SmoothProcess(state, place, log_prior, refined, self.noise, self.last)
 
     def _sample(self, count: int) -> Weighted:
         """Kernels that stand for all: at even steps of the weight, in order of smoothness."""
@@ -216,9 +201,10 @@ class SmoothProcess:
     def _at(self, index: Tensor, log_mass: Tensor, state: Posterior) -> Weighted:
         """A sample of kernels [batch, n], drawn when their mass was `log_mass`."""
         log_weight = (self._log_mass.gather(1, index) - log_mass).log_softmax(1)
-        place = self.place.gather(1, index[..., None].expand(-1, -1, self.place.shape[-1]))
-        return Weighted(state, log_weight, self.log_variance.gather(1, index), place, log_mass)
+        log_variance = self.log_variance.gather(1, index)
+        return Weighted(state, log_weight, log_variance, log_mass, index, self.place)
 
+    @cached_property
     def _scoring(self) -> Weighted:
         """A sample of kernels: the last one, weighted anew, while enough of it counts.
 
@@ -230,10 +216,14 @@ class SmoothProcess:
         return found
 
     def _again(self, last: Weighted) -> Weighted | None:
-        same = (last.place[:, :, None] == self.place[:, None]).all(-1)  # [batch, last, kernel]
-        if not bool(same.any(-1).all()):
-            return None
-        index = same.int().argmax(-1)
+        index = last.index
+        if last.among is not self.place:
+            rows = torch.arange(len(index))[:, None]
+            place = last.among[rows, index]
+            same = (place[:, :, None] == self.place[:, None]).all(-1)  # [batch, last, kernel]
+            if not bool(same.any(-1).all()):
+                return None
+            index = same.int().argmax(-1)
         found = self._at(index, last.log_mass, self.state.some(index, last.state.memory))
         effective = 1 / found.log_weight.exp().square().sum(1)
         return found if bool((effective > ENOUGH * SCORING).all()) else None
@@ -244,7 +234,7 @@ class SmoothProcess:
         A component a kernel, [batch, n, component], for standardised outcomes.
         """
         count = PREDICTING // self.state.count
-        few = self._sample(count) if count > SCORING else self._scoring()
+        few = self._sample(count) if count > SCORING else self._scoring
         mean, left = (part[:, :, 0].mT for part in few.state.moments(points))
         std = (0.5 * (left.log() + few.log_variance[:, None])).exp()
         return few.log_weight[:, None].expand_as(mean), mean, std
@@ -255,14 +245,18 @@ class SmoothProcess:
         The variance is that of all kernels together, and the reduction as if it were a normal's: so
         an outcome also counts for saying which kernel is right.
         """
-        few = self._scoring()
+        few = self._scoring
+        weight = few.log_weight.exp()[:, None]  # [batch, 1, kernel]
+        size = weight * few.log_variance.exp()[:, None]
         shared = few.state.shared_covariance(candidates, targets)
-        (here, left), (there, _) = (few.state.moments(part) for part in (candidates, targets))
-        here, there = (few.apart(part[:, :, 0]) for part in (here, there))
-        common = (few.sizes[:, None] @ shared.flatten(2)).view(shared[:, 0].shape)
-        common = torch.baddbmm(common, here.mT, there)
-        squares = (common.square() @ wanted.to(common.dtype)[..., None])[..., 0]
-        own = (few.sizes[..., None] * left[:, :, 0]).sum(1) + here.square().sum(1)
+        common = (size @ shared.flatten(2)).view(shared[:, 0].shape)
+        mean, left = (part[:, :, 0] for part in few.state.moments(candidates))
+        here, there = mean, few.state.means(targets)[:, :, 0]
+        here, there = here - weight @ here, there - weight @ there
+        weighted = weight.mT * here  # [batch, kernel, query]
+        common = torch.baddbmm(common, weighted.mT, there).square_()
+        squares = (common @ wanted.to(common.dtype)[..., None])[..., 0]
+        own = (size @ left)[:, 0] + (weighted * here).sum(1)
         return (squares / own).clamp_min(1e-300).log()
 
 
@@ -295,10 +289,11 @@ def _kernels(place: Tensor) -> Kernels:
 
 
 def _log_prior(place: Tensor) -> Tensor:
-    """The density [batch, kernel] of the logs of the lengthscales."""
+    """The log mass [batch, kernel] of a cell one step wide; of noise ratios the prior is flat."""
     middle, spread = LENGTHSCALE
     z = (FIRST[0] - STEP[0] * place[..., :-1] - math.log(middle)) / spread
-    return (-0.5 * z.square() - math.log(spread) - _LOG_SQRT_2PI).sum(-1)
+    density = -0.5 * z.square() - math.log(spread) - _LOG_SQRT_2PI
+    return (density + math.log(STEP[0])).sum(-1) + math.log(STEP[1])
 
 
 def _log_evidence(other: Posterior, noise_known: bool) -> Tensor:

@@ -141,7 +141,8 @@ class StandardisedEngine:
         if smooth is not None:
             other = Mixture(*smooth.predict(points))
             belief = mixed(belief, other, state.known.share(smooth))
-        return belief.moved(units.loc[:, None], units.scale[:, None])
+        # Far from zero, weights that sum to one in single precision only would move the mean.
+        return belief.double().moved(units.loc[:, None], units.scale[:, None])
 
     @torch.no_grad()
     def scores(self, state: Standardised, goal: Goal, candidates: Tensor) -> Tensor:

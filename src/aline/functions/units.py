@@ -24,13 +24,13 @@ class Units:
         few outcomes is likely too small: it is widened to the standard error of the next outcome.
         """
         batch, count = outcomes.shape
-        loc = outcomes.mean(1) if count else outcomes.new_zeros(batch)
-        scale = outcomes.new_ones(batch)
-        if count > 1:
-            spread = outcomes.std(1) * math.sqrt((count + 1) / (count - 1))
-            # Outcomes that are all the same say nothing of their scale.
-            scale = torch.where(spread > 1e-12 * loc.abs(), spread, scale)
-        return cls(loc, scale)
+        if count < 2:
+            loc = outcomes[:, 0] if count else outcomes.new_zeros(batch)
+            return cls(loc, outcomes.new_ones(batch))
+        spread, loc = torch.std_mean(outcomes, 1)
+        spread = spread * math.sqrt((count + 1) / (count - 1))
+        # Outcomes that are all the same say nothing of their scale.
+        return cls(loc, torch.where(spread > 1e-12 * loc.abs(), spread, 1.0))
 
     def standardise(self, outcomes: Tensor) -> Tensor:
         """Outcomes [batch, ...] less the location, over the scale."""
@@ -44,8 +44,9 @@ class Units:
 
     def standardise_whitened(self, white: Tensor) -> Tensor:
         """Standardised outcomes over a factor, from outcomes and ones over it, [..., 2]."""
-        loc, scale = (_along(part, white[..., 0]) for part in (self.loc, self.scale))
-        return (white[..., 0] - loc * white[..., 1]) / scale
+        outcomes, ones = white.unbind(-1)
+        loc, scale = (_along(part, outcomes) for part in (self.loc, self.scale))
+        return torch.addcmul(outcomes, loc, ones, value=-1).div_(scale)
 
 
 def _along(part: Tensor, values: Tensor) -> Tensor:

@@ -82,8 +82,8 @@ class Model:
     def export(self, path: str | Path | None = None) -> Path:
         """Write the network as an ONNX file that runs anywhere, by default beside the weights.
 
-        Experiments find it there and take a third of the time. It takes about half a minute;
-        docs/format.md says what goes in and what comes out.
+        Experiments find it there and run faster (results/latency.json). It takes about half a
+        minute; docs/format.md says what goes in and what comes out.
         """
         export = import_module("aline.engine.export").export  # which is above this package
         written: Path = export(self, path)

@@ -14,13 +14,14 @@ from aline.tasks.psychometric import PRESETS, Psychometric
 from aline.tasks.task import PREDICTIONS, Spec, Task, World, is_differentiable
 
 
-def _plugged_in(module: str, name: str) -> Callable[..., Task]:
+def _plugged_in(module: str, name: str, description: str) -> Callable[..., Task]:
     """A task of a plug-in, which is imported when the task is made."""
 
     def make(**config: Any) -> Task:
         task: Task = getattr(import_module(module), name)(**config)
         return task
 
+    make.__doc__ = description
     return make
 
 
@@ -28,8 +29,8 @@ BUILT_IN: dict[str, Callable[..., Task]] = {
     **PRESETS,
     "location": location,
     "ces": ces,
-    "gp1d": _plugged_in("aline.functions.task", "gp1d"),
-    "gp2d": _plugged_in("aline.functions.task", "gp2d"),
+    "gp1d": _plugged_in("aline.functions.task", "gp1d", "Functions of one input."),
+    "gp2d": _plugged_in("aline.functions.task", "gp2d", "Functions of two inputs."),
     "linear": linear,
 }
 

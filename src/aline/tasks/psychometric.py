@@ -126,7 +126,7 @@ class Psychometric(Task):
             horizon=horizon,
             targets=targets,
             # The rates are learned more slowly: of what 30 trials tell about them the second half
-            # brings 0.37, about threshold and slope 0.24 (docs/design.md, "Goals in turn").
+            # brings 0.37, about threshold and slope 0.24 (docs/notes/goals.md, "Goals in turn").
             turns={("threshold", "slope"): 2, tuple(free): 3} if free else None,
             resolution=0.015,  # the steepest functions rise within a fiftieth of the axis
             start=start,

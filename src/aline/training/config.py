@@ -15,7 +15,7 @@ class TrainingConfig:
     batch: int = 200
     updates: int = 6
     policy_updates: int = 2  # of these, how many teach the policy too
-    learning_rate: float = 2e-3  # the paper's 1e-3 learns more slowly here (docs/design.md)
+    learning_rate: float = 2e-3  # the paper's 1e-3 learns more slowly here (docs/notes/training.md)
     weight_decay: float = 0.01
     clip: float = 1.0
     warmup: float = 0.1  # share of the budget with random designs and no policy
@@ -25,7 +25,7 @@ class TrainingConfig:
     )
     points: int = 2  # predictions a prefix that q learns from
     candidates: int = 24  # scored at each step while playing (pool policy)
-    pool: int = 100  # instead of them, fixed for an episode, where the network has kernels
+    pool: int = 100  # instead of them, fixed for an episode, where a plug-in chooses
     decisions: int = 10  # steps of each episode reconsidered at once by a pathwise update
     alternatives: int = 8  # designs compared at a state when the policy learns
     random_share: float = 0.3  # rounds whose first designs are random, so that q knows those too

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from aline.app.bench import pieces, psychometric
+from aline.app.bench import pieces, psychometric, psychometric_long
 from aline.app.bench.bench import Settings
-from aline.app.bench.psychometric import ALL, BENCH, PAIRS
+from aline.app.bench.psychometric import BENCH
 from aline.app.bench.psychometric_report import BARS, Found
+from aline.app.bench.psychometric_rows import ALL, PAIRS
 from aline.app.bench.run import run_bench, write_bench
 from aline.episodes import goal_of
 
@@ -24,7 +25,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         patch.setattr(pieces, "FOLDER", tmp_path_factory.mktemp("pieces"))
         patch.setattr(psychometric, "GRID", COARSE)
         patch.setattr(psychometric, "NODES", (12, 6, 3, 3))
-        patch.setattr(psychometric, "LONG", (30, 32))
+        patch.setattr(psychometric_long, "LONG", (30, 32))
         settings = Settings(quick=True, episodes=4)
         parts = ["errors", "refined", "switch", "optimum", "ceiling", "time"]
         return run_bench(BENCH, settings, parts)
@@ -108,8 +109,8 @@ def test_a_run_goes_on_with_what_was_measured(
 
 def test_long_experiments(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(pieces, "FOLDER", tmp_path)
-    monkeypatch.setattr(psychometric, "LONG", (4, 8))
-    monkeypatch.setattr(psychometric, "EXACT_NODES", (16, 8, 4, 4))
+    monkeypatch.setattr(psychometric_long, "LONG", (4, 8))
+    monkeypatch.setattr(psychometric_long, "EXACT_NODES", (16, 8, 4, 4))
     found = Found(run_bench(BENCH, Settings(episodes=2), ["endless", "long"]))
     assert found.last("longest_pause", "threshold,slope")["step"] == 8  # type: ignore[index]
     assert found.last("drift", "threshold,slope")["value"] < 1e-4  # type: ignore[index]
@@ -120,9 +121,9 @@ def test_what_was_timed_is_taken_from_an_earlier_run(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(pieces, "FOLDER", tmp_path)
-    monkeypatch.setattr(psychometric, "LONG", (8,))
+    monkeypatch.setattr(psychometric_long, "LONG", (8,))
     first = run_bench(BENCH, Settings(), ["endless"])
-    monkeypatch.setattr(psychometric, "Experiment", None)
+    monkeypatch.setattr(psychometric_long, "Experiment", None)
     monkeypatch.setattr(pieces, "commit", lambda: "a later one")
     again = run_bench(BENCH, Settings(resume=True), ["endless"])
     assert again["rows"] == first["rows"]

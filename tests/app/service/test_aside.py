@@ -38,7 +38,7 @@ def run(work: Callable[[], Any], **limits: Any) -> Any:
 
 def test_it_is_another_process_and_this_one_gets_the_result() -> None:
     here = os.getpid()
-    assert run(lambda: (os.getppid(), {"a": [1.5]})) == (here, {"a": [1.5]})
+    assert run(lambda: [os.getppid(), {"a": [1.5]}]) == [here, {"a": [1.5]}]
 
 
 def test_mistakes_come_back_as_they_are() -> None:

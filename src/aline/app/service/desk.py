@@ -21,6 +21,7 @@ from aline.app.service.settings import Settings
 from aline.app.service.streams import Streams
 from aline.errors import StateError, StorageError, UserError
 from aline.experiment import Experiment, Trial
+from aline.experiment.foresight import foresee, recall
 from aline.experiment.storage import Conflict, Draft
 from aline.experiment.storage.base import lost
 
@@ -215,8 +216,8 @@ class Desk:
         is_large = copy.size > SMALL and cost > LONG
         if not (is_large and (task.asks or copy.stop)):
             return 0.0
-        foreseen, seconds = await self._aside.run(Experiment.foresee, copy, task.asks)
-        copy.recall(foreseen)
+        foreseen, seconds = await self._aside.run(foresee, copy, task.asks)
+        recall(copy, foreseen)
         return seconds
 
     async def _apart(self, copy: Experiment, task: Task) -> tuple[Any, float]:

@@ -1,0 +1,403 @@
+"""A training under way: its rounds, its checkpoint, and the model that it ends with."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from aline.engine import BatchEngine
+from aline.episodes import Context, FixedPool, Goal, RandomPolicy, draw_goals, play
+from aline.episodes.play import Offers, anywhere
+from aline.errors import CheckpointError, InputError, InternalError
+from aline.files import read_tensors, write_tensors
+from aline.model import Model, Network
+from aline.model.advice import Advice
+from aline.policies import LearnedPolicy
+from aline.tasks import PREDICTIONS, Spec, Task
+from aline.training.budget import Budget
+from aline.training.config import TrainingConfig
+from aline.training.interruption import Interruption
+from aline.training.losses import (
+    Played,
+    imitation_loss,
+    inference_loss,
+    target_log_prob,
+    up_to,
+)
+from aline.training.metrics import Metrics
+from aline.training.notes import Notes, Noting
+from aline.training.possible_truths import PossibleTruths, has_parameter_likelihood, stage_starts
+from aline.training.workers import Workers
+
+CHECKPOINT = "checkpoint.safetensors"
+JUDGED = 4  # rounds of which one is asked for J, a pass of its own: a line of metrics averages many
+
+PolicyLoss = Callable[[Network, Played, TrainingConfig, torch.Generator], Tensor]
+
+
+def seeded(seed: int, round_: int, rank: int = 0) -> torch.Generator:
+    """The randomness of one round: a resumed run draws what an uninterrupted one would."""
+    mixed = seed * 1_000_003 + rank * 1_000_000_007 + round_ + 1
+    return torch.Generator().manual_seed(mixed % 2**63)
+
+
+def network_weights(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The network's part of a checkpoint."""
+    part = "network."
+    return {name[len(part) :]: v for name, v in tensors.items() if name.startswith(part)}
+
+
+def check_finite(value: Tensor, what: str = "the loss") -> None:
+    """A training that diverges stops at once."""
+    if not bool(torch.isfinite(value)):
+        raise InternalError(f"{what} became {value.item()}")
+
+
+class Losses(nn.Module):
+    """What an update minimises, as one module: what several workers wrap to learn together."""
+
+    def __init__(self, network: Network, policy_loss: PolicyLoss | None, config: TrainingConfig):
+        super().__init__()
+        self.network, self.policy_loss, self.config = network, policy_loss, config
+
+    def forward(
+        self,
+        played: Played,
+        points: int,
+        teach: bool,
+        informed: Tensor | None,
+        generator: torch.Generator,
+    ) -> list[Tensor]:
+        """Of q, and of the policy where it is taught: by its credit, or by `informed` designs."""
+        played = replace(played, encoded=self.network.encode(played.context, played.advice))
+        losses = [inference_loss(self.network, played, self.config, points, generator)]
+        check_finite(losses[0])  # before a policy draws from what is not a number
+        if informed is not None:
+            losses.append(imitation_loss(self.network, played, informed, generator))
+        elif teach and self.policy_loss is not None:
+            losses.append(self.policy_loss(self.network, played, self.config, generator))
+        return losses
+
+
+@dataclass
+class Run:
+    """A training under way."""
+
+    task: Task
+    config: TrainingConfig
+    budget: Budget
+    seed: int
+    network: Network
+    policy_loss: PolicyLoss | None
+    folder: Path | None
+    checkpoint_seconds: float = 60.0
+    workers: Workers = field(default_factory=Workers)
+    round: int = 0
+    elapsed: float = 0.0
+    before: Mapping[str, Any] | None = None  # the training of the weights that this one began with
+    metrics: Metrics = field(init=False)
+    optimiser: torch.optim.AdamW = field(init=False)
+    losses: nn.Module = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.optimiser = torch.optim.AdamW(
+            self.network.parameters(),
+            lr=self.config.learning_rate,
+            weight_decay=self.config.weight_decay,
+            fused=True,
+        )
+        self.metrics = Metrics(self.folder if self.workers.is_first else None)
+        losses = Losses(self.network, self.policy_loss, self.config)
+        self.losses = self.workers.together(losses)
+
+    @property
+    def wants_predictions(self) -> bool:
+        """Whether predictions are among what the task is trained for."""
+        return any(PREDICTIONS in names for names, _ in self.task.spec.targets)
+
+    @property
+    def progress(self) -> float:
+        """The share of the budget spent."""
+        return self.budget.progress(self.round, self.elapsed)
+
+    def finish(self, show: bool) -> Model:
+        """Run to the end of the budget."""
+        saved = started = time.monotonic()
+        before = self.elapsed
+        shown = self.metrics.shown(show and self.workers.is_first, self.task.spec.name)
+        with shown, Interruption() as interruption:
+            while self.progress < 1:
+                if interruption.came:
+                    self.save()
+                    raise KeyboardInterrupt
+                try:
+                    self.step()
+                except InternalError as error:
+                    raise self.diverged(error) from None
+                self.elapsed = self.workers.agree(before + time.monotonic() - started)
+                self.metrics.write(self.round, self.elapsed, self.progress)
+                if time.monotonic() - saved > self.checkpoint_seconds:
+                    self.save()
+                    saved = time.monotonic()
+        self.save()
+        return self.model()
+
+    def diverged(self, error: InternalError) -> InternalError:
+        """What went wrong, and what is left to go on from."""
+        kept = f"the checkpoint in {self.folder}" if self.folder else "no checkpoint (pass out=…)"
+        return InternalError(
+            f"training diverged in round {self.round}: {error}; {kept} is from before: resume with "
+            "a lower learning rate, or check that the simulator's outcomes have a sane scale"
+        )
+
+    def step(self) -> None:
+        """One round: play a batch, then learn from it."""
+        generator = seeded(self.seed, self.round, self.workers.rank)
+        joint = self.progress >= self.config.warmup
+        self.set_learning_rate()
+        with torch.no_grad():
+            played = self.play(joint, generator)
+        for update in range(self.config.updates):
+            teach = update < self.config.policy_updates
+            informed = None
+            if teach and not joint and self.task.explore and self.network.policy is not None:
+                informed = self.task.informative(played.world.theta, played.length, generator)
+            # Where no goal wants predictions, q learns them by the way.
+            points = self.config.points if update == 0 or self.wants_predictions else 0
+            losses = self.losses(played, points, teach and joint, informed, generator)
+            self.update(losses)
+            if update == 0:
+                self.measure(played, losses)
+                played = replace(played, notes=None)  # which later weights would not write
+        self.round += 1
+
+    def set_learning_rate(self) -> None:
+        """Cosine decay over the whole budget."""
+        rate = self.config.learning_rate * 0.5 * (1 + math.cos(math.pi * self.progress))
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+
+    def play(self, joint: bool, generator: torch.Generator) -> Played:
+        """Episodes by the policy, some or (in warm-up) all of their designs random."""
+        spec, batch = self.task.spec, self.workers.share_of(self.config.batch)
+        world = self.task.draw(batch, generator)
+        goal = draw_goals(spec, batch, generator)
+        count = spec.horizon
+        policy: LearnedPolicy | RandomPolicy | Noting = RandomPolicy(spec.design)
+        if joint:
+            policy, count = self.playing_policy(generator)
+            if self.is_noting and not count:
+                policy = Noting(policy)
+        with torch.inference_mode():  # which keeps no books at all
+            context = play(
+                policy,
+                world,
+                self.mixed(goal, generator) if joint else goal,
+                steps=spec.horizon,
+                generator=generator,
+                offers=self.offers(batch, generator) if joint else anywhere,
+                given=self.random_designs(world.theta, count, generator),
+            )
+        context = Context(context.designs.clone(), context.outcomes.clone())
+        advice = self.network.advisor.read(context)
+        others = None
+        if self.config.possible_truths and has_parameter_likelihood(self.task):
+            others = self.possible_truths(world.theta, context, advice, generator)
+        outcomes = world.answer(goal.points, generator)
+        notes = Notes.of(policy.steps) if isinstance(policy, Noting) else None
+        return Played(world, goal, context, outcomes, advice, others, notes=notes)
+
+    @property
+    def is_noting(self) -> bool:
+        """Whether to keep what q knew: a pool policy asks again about too few of the steps."""
+        policy = self.network.policy
+        return policy is not None and self.network.is_box and policy.summary is not None
+
+    def possible_truths(
+        self, truth: Tensor, context: Context, advice: Advice, generator: torch.Generator
+    ) -> PossibleTruths:
+        """Other truths, from what q makes of the data at the start of each stage."""
+        starts = torch.tensor([stage_starts(context.length)]).expand(len(truth), -1)
+        whole = self.network.encode(context, advice)
+        q = self.network.posterior(self.network.regroup(whole, up_to(starts, context.length)))
+        check_finite(q.mean.sum(), "a posterior's mean")  # before anything is drawn from it
+        return PossibleTruths.of(
+            self.task, truth, context, q, self.config.possible_truths, generator
+        )
+
+    def mixed(self, goal: Goal, generator: torch.Generator) -> Goal:
+        """A round's goals as they are, or in turn with others.
+
+        So the policy learns what to do for a goal after trials that served another one, and q what
+        such trials tell: a goal may change in an experiment, or be taken in turns.
+        """
+        if float(torch.rand(1, generator=generator)) >= self.config.mixed_share:
+            return goal
+        others = draw_goals(self.task.spec, len(goal.parameters), generator)
+        return replace(goal, turns=(goal, others))
+
+    def playing_policy(self, generator: torch.Generator) -> tuple[LearnedPolicy, int]:
+        """How this round is played: exploring or greedily, and after how many random designs."""
+        greedy, begun, share = torch.rand(3, generator=generator).tolist()
+        explore = greedy >= self.config.greedy_share
+        # An experiment chooses among many: a greedy choice among few would teach another play.
+        candidates = self.config.candidates * (1 if explore else 4)
+        count = int(share * self.task.spec.horizon) if begun < self.config.random_share else 0
+        engine = BatchEngine(self.network)
+        policy = LearnedPolicy(engine, explore=explore, candidates=candidates, task=self.task)
+        return policy, count
+
+    def offers(self, batch: int, generator: torch.Generator) -> Offers:
+        """What a policy chooses from: anything, or one pool an episode where there is a plug-in.
+
+        What a plug-in knows of points grows with the data, so the same points may be many.
+        """
+        if self.network.config.plugin is None:
+            return anywhere
+        return FixedPool(self.task.spec.design.sample(batch, self.config.pool, generator))
+
+    def random_designs(self, theta: Tensor, count: int, generator: torch.Generator) -> Tensor:
+        """Uniform designs, half of them replaced by informative ones where the task names some."""
+        spec = self.task.spec
+        designs = spec.design.sample(len(theta), count, generator)
+        if self.task.explore is None or count == 0:
+            return designs
+        informed = self.task.informative(theta, count, generator)
+        # Whole episodes lean one way or the other, so that q meets both extremes and the middle.
+        share = torch.rand(len(theta), 1, generator=generator)
+        pick = torch.rand(len(theta), count, generator=generator) < share
+        return torch.where(pick[..., None], informed, designs)
+
+    def update(self, losses: list[Tensor]) -> None:
+        """A gradient step on q and, after warm-up, on the policy."""
+        loss = torch.stack(losses).sum()
+        check_finite(loss)
+        self.optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        policy = list(self.network.policy.parameters()) if self.network.policy else []
+        ids = {id(p) for p in policy}
+        inference = [p for p in self.network.parameters() if id(p) not in ids]
+        torch.nn.utils.clip_grad_norm_(inference, self.config.clip)
+        if policy:
+            torch.nn.utils.clip_grad_norm_(policy, self.config.clip)
+        self.optimiser.step()
+
+    def measure(self, played: Played, losses: list[Tensor]) -> None:
+        """The losses of this round and, of one round in some, what it gained."""
+        is_judged = len(self.metrics.rows) % JUDGED == 0
+        self.metrics.add(
+            loss=losses[0].item(),
+            policy=losses[1].item() if len(losses) > 1 else None,
+            J=self.gain(played) if is_judged else None,
+            episodes=self.config.batch,
+        )
+
+    @torch.inference_mode()
+    def gain(self, played: Played) -> float:
+        """J (Eq. 9), in nats gained over the prior."""
+        ends = torch.tensor([0, played.length]).expand(played.batch, 2)
+        encoded = played.read(self.network, up_to(ends, played.length))
+        before, after = target_log_prob(self.network, encoded, played).unbind(1)
+        return float(((after - before) * played.goal.count).mean())
+
+    def save(self) -> None:
+        """Write the checkpoint that `resume` reads."""
+        if self.folder is None or not self.workers.is_first:
+            return
+        tensors = {f"network.{k}": v for k, v in self.network.state_dict().items()}
+        for i, state in self.optimiser.state_dict()["state"].items():
+            tensors |= {f"optimiser.{i}.{k}": torch.as_tensor(v) for k, v in state.items()}
+        write_tensors(self.folder / CHECKPOINT, tensors, self.description())
+
+    def description(self) -> dict[str, Any]:
+        """What a checkpoint must agree on to be resumed, and how far it got."""
+        return {
+            "task": _trained(self.task.spec),
+            "model": self.network.config.to_json(),
+            "config": self.config.to_json(),
+            "seed": self.seed,
+            "round": self.round,
+            "elapsed": self.elapsed,
+        }
+
+    def restore(self) -> None:
+        """Continue from the folder's checkpoint; without one, start."""
+        if self.folder is None:
+            raise InputError("resume needs the folder of the run: train(..., out='runs/decay')")
+        if not (self.folder / CHECKPOINT).is_file():
+            return
+        tensors, card = read_tensors(self.folder / CHECKPOINT)
+        try:
+            self._take_over(tensors, card)
+        except InputError:
+            raise
+        except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
+            raise CheckpointError(
+                f"{self.folder / CHECKPOINT} is not what a training saves ({error!r}): restore it, "
+                "or train into another folder"
+            ) from None
+
+    def _take_over(self, tensors: Mapping[str, Tensor], card: Mapping[str, Any]) -> None:
+        mine = self.description()
+        for key in ("task", "model", "config", "seed"):
+            if json.loads(json.dumps(mine[key])) != card[key]:
+                raise InputError(
+                    f"{self.folder} holds a run with another {key}: resume it with the settings "
+                    "it was started with, or train into another folder"
+                )
+        self.round, self.elapsed = int(card["round"]), float(card["elapsed"])
+        self.network.load_state_dict(network_weights(tensors))
+        state: dict[int, dict[str, Tensor]] = {}
+        for name, value in tensors.items():
+            if name.startswith("optimiser."):
+                _, index, key = name.split(".")
+                state.setdefault(int(index), {})[key] = value
+        self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": state})
+
+    def start_from(self, model: Model) -> None:
+        """Take over the weights of a model of the same task; its policy may have other layers."""
+        mine, theirs = _trained(self.task.spec), _trained(model.spec)
+        config = replace(model.network.config, policy_layers=self.network.config.policy_layers)
+        if mine != theirs or self.network.config != config:
+            raise InputError(
+                f"the initial model is of task {model.spec.name} with settings other than these: "
+                "pass a model of this very task and model configuration"
+            )
+        own, given = self.network.state_dict(), model.network.state_dict()
+        self.network.load_state_dict({name: given.get(name, own[name]) for name in own})
+        self.before = model.training
+
+    def model(self) -> Model:
+        """The trained model with its card."""
+        self.network.eval().requires_grad_(False)
+        training = {
+            "rounds": self.round,
+            "episodes": self.round * self.config.batch,
+            "seconds": round(self.elapsed, 1),
+            "seed": self.seed,
+            "config": self.config.to_json(),
+            "workers": self.workers.count,
+            "machine": machine(),
+        }
+        if self.before is not None:
+            training["after"] = self.before
+        return Model(self.network, training)
+
+
+def _trained(spec: Spec) -> dict[str, Any]:
+    """What a training is about: turns are for use, and may be declared later."""
+    return replace(spec, turns=()).to_json()
+
+
+def machine() -> str:
+    """The processor and software a run was made with."""
+    return f"{platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}"
