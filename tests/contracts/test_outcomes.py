@@ -411,12 +411,13 @@ def test_files_hold_every_outcome(kind: Kind) -> None:
     for value in kind.good:
         experiment.tell(experiment.ask(), value)
     plain = [kind.outcome.read(value) for value in kind.good]
-    rows = list(csv.DictReader(io.StringIO(export(experiment, storage, None, "csv").decode())))
+    events = storage.read(experiment.name)
+    rows = list(csv.DictReader(io.StringIO(export(experiment, events, None, "csv").decode())))
     for row, value in zip(rows, plain, strict=True):
         assert [row[column] for column in kind.outcome.columns()] == kind.outcome.cells(value)
-    kept = json.loads(export(experiment, storage, None, "json"))
+    kept = json.loads(export(experiment, events, None, "json"))
     assert [trial["outcome"] for trial in kept["experiment"]["trials"]] == plain
-    assert export(experiment, storage, None, "netcdf")
+    assert export(experiment, events, None, "netcdf")
 
 
 # The edges.

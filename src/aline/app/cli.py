@@ -167,6 +167,7 @@ def train(
     """
     from aline.app.runs import chosen, measured, prepare, train_into, worker_arguments, worker_count
     from aline.app.subject import task_named
+    from aline.engine.export import can_export
     from aline.training import train as work
     from aline.training.claim import claimed
     from aline.training.workers import accompanied, launched, was_restarted
@@ -193,7 +194,7 @@ def train(
             say(f"Training {loaded.spec.name} into {folder} (Ctrl-C stops, --resume continues)")
             with accompanied(count, worker_arguments(task, same, resume=resume)):
                 model = train_into(folder, loaded, command(), **options)
-                if model.training["seconds"] >= WORTH_EXPORTING:
+                if model.training["seconds"] >= WORTH_EXPORTING and can_export():
                     say("Exporting the network for live use: about half a minute")
                     model.export(folder / "graph.onnx")
     except KeyboardInterrupt:

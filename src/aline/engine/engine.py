@@ -21,42 +21,26 @@ MANY = 64  # observations from which on a plug-in reads all anew: adding one by 
 class Engine(Protocol):
     """Reads data and answers, for a batch of episodes; its states are values that never change."""
 
-    @property
-    def network(self) -> Network:
-        """The network behind it, for its settings."""
-        ...
+    network: Network  # the one behind it, for its settings
 
-    def begin(self, batch: int) -> Any:
-        """The state before any data."""
-        ...
+    def begin(self, batch: int) -> Any: ...  # before any data
 
-    def read(self, context: Context) -> Any:
-        """The state after a whole context."""
-        ...
+    def read(self, context: Context) -> Any: ...  # after a whole context
 
-    def extend(self, state: Any, design: Tensor, outcome: Tensor) -> Any:
-        """With one more observation: design [batch, design], outcome [batch, *event]."""
-        ...
+    # After one more observation: design [batch, design], outcome [batch, *event].
+    def extend(self, state: Any, design: Tensor, outcome: Tensor) -> Any: ...
 
-    def context(self, state: Any) -> Context:
-        """The data of a state, on the network's scale."""
-        ...
+    def context(self, state: Any) -> Context: ...  # the data, on the network's scale
 
-    def posterior(self, state: Any) -> Mixture:
-        """Marginal posteriors [batch, parameter]."""
-        ...
+    def posterior(self, state: Any) -> Mixture: ...  # marginals [batch, parameter]
 
-    def predictive(self, state: Any, points: Tensor) -> Belief:
-        """Beliefs [batch, n] about outcomes at points [batch, n, design]."""
-        ...
+    # Beliefs [batch, n] about outcomes at points [batch, n, design].
+    def predictive(self, state: Any, points: Tensor) -> Belief: ...
 
-    def scores(self, state: Any, goal: Goal, candidates: Tensor) -> Tensor:
-        """Logits [batch, n] of candidates [batch, n, design]."""
-        ...
+    # Logits [batch, n] of candidates [batch, n, design].
+    def scores(self, state: Any, goal: Goal, candidates: Tensor) -> Tensor: ...
 
-    def propose(self, state: Any, goal: Goal) -> Proposal:
-        """The box policy's points [batch, design]."""
-        ...
+    def propose(self, state: Any, goal: Goal) -> Proposal: ...  # a box policy's [batch, design]
 
 
 class Playing:

@@ -22,14 +22,22 @@ from aline.model import Model
 NEEDED = ("onnx", "onnxscript")
 
 
+def can_export() -> bool:
+    """Whether the packages that an export needs are installed."""
+    return not _missing()
+
+
+def _missing() -> list[str]:
+    return [name for name in NEEDED if find_spec(name) is None]
+
+
 def export(model: Model, path: str | Path | None = None) -> Path:
     """Write a model's graph, by default beside its weights, where experiments find it.
 
     It takes about half a minute. docs/format.md says what goes in and what comes out.
     """
-    missing = [name for name in NEEDED if find_spec(name) is None]
-    if missing:
-        raise UserError(f"an export needs {' and '.join(missing)}: pip install 'aline[export]'")
+    if _missing():
+        raise UserError(f"an export needs {' and '.join(_missing())}: pip install 'aline[export]'")
     if path is None and model.source is None:
         raise UserError("say where to: model.export('decay.onnx'), or save the model first")
     path = Path(path or model.source / GRAPH)  # type: ignore[operator]

@@ -331,7 +331,7 @@ class Posterior:
         reduction = squares.unflatten(-1, (self.groups, -1)) / own
         size = (self.evidence.log_density + 2 * self.evidence.log_scale).softmax(-1)
         size = size.transpose(1, 2)
-        share = (size[..., None] * reduction).sum(1) / (size * before).sum(1)[..., None]
+        share: Tensor = (size[..., None] * reduction).sum(1) / (size * before).sum(1)[..., None]
         return share.clamp(LEAST_SHARE, 1).log()
 
     def shared_covariance(self, candidates: Tensor, targets: Tensor) -> Tensor:

@@ -57,7 +57,7 @@ class ActiveRegressor:
         self._x: Array = np.zeros((0, 0))  # what was taught
         self._y: Array = np.zeros(0)
         self._seen: Array = np.zeros((0, 0))  # the corners of what was seen
-        self._taught: Taught | None = None
+        self._taught: dict[bool, Taught] = {}  # in the domain of what was seen, and in another
         self._tables: list[Table] = []  # the latest last
 
     def query(self, X: Any) -> int:
@@ -118,16 +118,20 @@ class ActiveRegressor:
         return StandardisedEngine(engine_for(self._known_model), self._noise)
 
     def _state(self, domain: Array) -> Standardised:
-        """What was taught, as the engine holds it: it grows until the domain changes."""
-        if self._taught is not None and np.array_equal(self._taught.domain, domain):
-            state = self._taught.state
+        """What was taught, as the engine holds it: it grows until the domain changes.
+
+        A prediction beyond what was seen has a wider domain of its own.
+        """
+        is_own = np.array_equal(self._domain(), domain)
+        held = self._taught.get(is_own)
+        if held is None or not np.array_equal(held.domain, domain):
+            state = self._engine.read(self._observations(slice(None), domain))
+        else:
+            state = held.state
             for row in range(state.context.length, len(self._y)):
                 one = self._observations(slice(row, row + 1), domain)
                 state = self._engine.extend(state, one.designs[:, 0], one.outcomes[:, 0])
-        else:
-            state = self._engine.read(self._observations(slice(None), domain))
-        if np.array_equal(self._domain(), domain):  # not that of a prediction further out
-            self._taught = Taught(domain, state)
+        self._taught[is_own] = Taught(domain, state)
         return state
 
     def _observations(self, rows: slice, domain: Array) -> Context:

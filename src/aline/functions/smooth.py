@@ -41,7 +41,7 @@ DROPPED = 20.0  # nats below the likeliest
 WORTH_DROPPING = 0.8  # share of the kernels that may be left: each time all are copied
 SCORING = 8  # kernels at most
 PREDICTING = 160  # over the number of observations: kernels for a prediction, if more than these
-ENOUGH = 0.7  # of the last scoring kernels that must count for them to be used again
+ENOUGH = 0.4  # of the last scoring kernels that must count for them to be used again
 NOISES = (3e-4, 1e3)  # over the outcomes' spread: beyond these a known one makes no difference
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
@@ -53,8 +53,8 @@ class Weighted(NamedTuple):
     log_weight: Tensor  # [batch, kernel], normalised
     log_variance: Tensor  # [batch, kernel], the function's
     log_mass: Tensor  # [batch, kernel], when they were sampled
-    index: Tensor  # [batch, kernel], which they are
-    among: Tensor  # [batch, lattice, design + 1], the places that all kernels had then
+    which: Tensor  # [batch, kernel], their places in the lattice
+    among: Tensor  # [batch, lattice, design + 1], the lattice then
 
 
 @dataclass
@@ -216,7 +216,7 @@ class SmoothProcess:
         return found
 
     def _again(self, last: Weighted) -> Weighted | None:
-        index = last.index
+        index = last.which
         if last.among is not self.place:
             rows = torch.arange(len(index))[:, None]
             place = last.among[rows, index]
