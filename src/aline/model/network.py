@@ -78,8 +78,7 @@ class Network(Encoder):
 
     @property
     def is_box(self) -> bool:
-        """Whether the policy proposes a point."""
-        return self.config.policy == "box"
+        return self.config.policy == "box"  # whether the policy proposes a point
 
     # Episodes that are played: the policy's keys are kept, and nothing can be learned.
 

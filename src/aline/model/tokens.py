@@ -76,10 +76,7 @@ def raw_observations(context: Context, outcome: Outcome) -> Tensor:
 
 
 def probit(p: Tensor) -> Tensor:
-    """The normal quantile of INSIDE probabilities, to 1e-6.
-
-    Of torch.special.ndtri there is no ONNX operator.
-    """
+    """The normal quantile of INSIDE probabilities, to 1e-6: ndtri has no ONNX operator."""
     away = p - 0.5
     middle = away * _ratio(_MIDDLE, 0.180625 - away * away)
     tail = _ratio(_BEYOND, (-torch.minimum(p, 1 - p).log()).sqrt() - 1.6)
