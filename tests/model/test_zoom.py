@@ -50,9 +50,7 @@ def test_a_step_is_in_units_of_the_scale() -> None:
     tiny = RawObservations(torch.cat([1e-2 * offset, seen.raw[2:]]), None)
     large = RawObservations(torch.cat([offset, seen.raw[2:]]), None)
     zero = torch.zeros_like(sight.centre)
-    near = sight._replace(
-        centre=zero, log_scale=sight.log_scale + torch.tensor(1e-2).log()
-    )
+    near = sight._replace(centre=zero, log_scale=sight.log_scale + torch.tensor(1e-2).log())
     before = look(sight._replace(centre=zero), plain, large)
     after = look(near, plain, tiny)
     assert largest_difference(100 * after.centre, before.centre) < 1e-4

@@ -139,24 +139,21 @@ class Layer(nn.Module):
             shared, private = shared.append(private.of_one_group()), None
         query = self.query(self.norm_query(tokens))
         query = query.view(batch, groups * count, self.heads, head_dim).transpose(1, 2)
-        logits = (query @ shared.keys).view(batch, self.heads, groups, count, -1)
+        # Sizes are given: of no token at all, as where a task has no parameters, none can be found.
+        logits = (query @ shared.keys).unflatten(2, (groups, count))
         if bias is not None:
             logits = logits + bias
         if private is None:
-            weights = logits.softmax(-1).view(batch, self.heads, groups * count, -1)
-            read = weights @ shared.values
+            read = logits.softmax(-1).flatten(2, 3) @ shared.values
         else:
-            grouped = query.view(batch, self.heads, groups, count, head_dim)
-            own = grouped @ private.keys
+            own = query.unflatten(2, (groups, count)) @ private.keys
             if private_bias is not None:
                 own = own + private_bias
             weights = torch.cat([logits, own], -1).softmax(-1)
             common, mine = weights.split([logits.shape[-1], own.shape[-1]], -1)
-            read = common.reshape(batch, self.heads, groups * count, -1) @ shared.values
-            read = read.view(batch, self.heads, groups, count, -1) + mine @ private.values
-            read = read.view(batch, self.heads, groups * count, -1)
-        mixed = read[..., :head_dim].transpose(1, 2).reshape(batch, groups, count, width)
-        raw = read[..., head_dim:].transpose(1, 2).reshape(batch, groups, count, -1)
+            read = common.flatten(2, 3) @ shared.values + (mine @ private.values).flatten(2, 3)
+        read = read.transpose(1, 2).unflatten(1, (groups, count))  # [..., head, value]
+        mixed, raw = read[..., :head_dim].flatten(-2), read[..., head_dim:].flatten(-2)
         return Reading(tokens + self.out(mixed), raw)
 
     def absorb(
