@@ -330,7 +330,7 @@ def test_a_training_has_its_folder_alone_and_saves_itself_on_ctrl_c(
             assert f"trained into by process {first.pid}" in only_line(refused)
         assert not (folder / "checkpoint.safetensors").exists()
         first.send_signal(signal.SIGINT)
-        _, said = first.communicate(timeout=30)
+        _, said = first.communicate(timeout=90)
     assert first.returncode == 130
     assert (
         f"train {tiny} --rounds=1000000 --seed=3 '--out={folder}' --checkpoint=1h --workers=1 "

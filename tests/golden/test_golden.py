@@ -46,7 +46,7 @@ def test_beliefs_about_functions_are_the_frozen_ones(name: str) -> None:
             old, new = (belief(part, tensors) for tensors in (expected[length], found))
             draws = old.sample(2000, torch.Generator().manual_seed(length))
             divergence = (old.log_prob(draws) - new.log_prob(draws)).mean(0)
-            assert float(divergence.max()) < 0.005, f"{name}, {part} after {length} observations"
+            assert float(divergence.max()) < 0.02, f"{name}, {part} after {length} observations"
 
 
 def belief(part: str, tensors: dict[str, torch.Tensor]) -> Mixture:

@@ -216,11 +216,11 @@ def test_it_learns_the_exact_posterior_of_a_line():
 
 
 def test_a_function_task_trains_as_it_asks_to() -> None:
-    """Its own settings, both kinds of goals, and the policy from the first round."""
+    """Its own settings, both kinds of goals, and designs left to the plug-in."""
     task = get("gp1d", horizon=3)
     config = TrainingConfig(**{**task.training, "batch": 6, "updates": 2, "warmup": 0.0})
     model = aline.train(task, rounds=4, config=config, progress=False)
     assert model.network.config.plugin == "functions"
     assert model.network.config.plugin_settings["kernels"] == 12
-    assert model.network.config.policy == "pool"
+    assert model.network.config.policy == "plugin"
     assert posterior_of(model.network, Context.empty(1, 1)).mean.isfinite().all()

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from aline.engine.graph import Graph
+from aline.errors import CheckpointError
 from aline.model import Model, Network
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -82,5 +83,10 @@ def _exported(model: Model) -> OnnxRunner | None:
     path = None if model.source is None else model.source / GRAPH
     if path is None or not path.is_file() or find_spec("onnxruntime") is None:
         return None
-    runner = OnnxRunner(path)
+    try:
+        runner = OnnxRunner(path)
+    except Exception:  # which classes ONNX Runtime raises is its own business
+        raise CheckpointError(
+            f"{path} is damaged: remove it, or write it again with `aline export`"
+        ) from None
     return runner if runner.digest == model.digest else None

@@ -85,7 +85,9 @@ class SmoothProcess:
         found = cls._of(context, place, (design + 1) * math.log(COARSE), noise)
         for _ in range(ROUNDS):
             found = found._refine()
-        return found._drop()
+        found = found._drop()
+        _ = found._scoring
+        return found
 
     @classmethod
     def _of(
@@ -101,7 +103,9 @@ class SmoothProcess:
         state = self.state.extend(design, outcome)
         last = list(self.last)
         grown = SmoothProcess(state, self.place, self.log_prior, self.refined, self.noise, last)
-        return grown._refine()._drop()
+        grown = grown._refine()._drop()
+        _ = grown._scoring  # at every step, asked or not: so a resumed experiment has the same ones
+        return grown
 
     @cached_property
     def log_variance(self) -> Tensor:
