@@ -83,7 +83,7 @@ def trials(name: str, url: str, repeats: int) -> list[float]:
 
 
 def shared(name: str, repeats: int) -> list[float]:
-    """Seconds of each of sixteen experiments whose designs are chosen in one pass."""
+    """Seconds of ask and tell, of each of sixteen experiments that are chosen for in one pass."""
     model, found = zoo.load(name), []
     many = [Experiment(model, TRIALS[name], horizon=10_000, seed=i) for i in range(TOGETHER)]
     for number in range(OBSERVATIONS + repeats // TOGETHER):
@@ -91,7 +91,6 @@ def shared(name: str, repeats: int) -> list[float]:
         prepare(many)
         for experiment in many:
             experiment.tell(experiment.ask(), outcome_of(name, number))
-            experiment.posterior()
         found.append((time.perf_counter() - start) / TOGETHER)
     return found[OBSERVATIONS:]
 
