@@ -165,7 +165,7 @@ class LearnedAverages(torch.autograd.Function):
     """The averages of `Averages`, with their gradients.
 
     Written by hand: the rows are the largest tensors of a training, and automatic differentiation
-    writes and adds up more of them than it must, which made a whole training a tenth slower.
+    writes and adds up more of them than it must, which makes a training round slower.
     """
 
     @staticmethod
