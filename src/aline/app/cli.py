@@ -287,6 +287,9 @@ def bench(
     name: Annotated[
         str | None, typer.Argument(metavar="[NAME|all]", help="Which one; without, list them.")
     ] = None,
+    only: Annotated[
+        list[str] | None, typer.Argument(metavar="[TASK]...", help="The same as --tasks.")
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="About a minute, to see it work.")] = False,
     part: Annotated[
         list[str] | None, typer.Option(help="Run this part only; may be repeated.")
@@ -302,6 +305,9 @@ def bench(
     ] = None,
     budget: Annotated[
         str | None, typer.Option(help="Training time of each method that learns, such as 30min.")
+    ] = None,
+    models: Annotated[
+        Path | None, typer.Option(help="The folder of trained models that protocols measures.")
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Methods measured at once.")] = 1,
     resume: Annotated[
@@ -322,12 +328,15 @@ def bench(
     from aline.app.bench.bench import Settings
     from aline.app.bench.run import completed, progress_bar, run_bench, stem, write_bench
 
-    settings = Settings(quick, seed, episodes, _names(tasks), _names(methods), budget, jobs, resume)
+    chosen = _names(tasks) or tuple(only or ()) or None
+    settings = Settings(
+        quick, seed, episodes, chosen, _names(methods), budget, jobs, resume, models
+    )
     for each in [find(one) for one in (BENCHES if name == "all" else [name])]:
         with progress_bar() as progress:
             measured = run_bench(each, settings, part, progress)
         label = stem(each, settings, part)
-        measured = completed(measured, out / f"{label}.json", settings)
+        measured = completed(measured, out / f"{label}.json", settings, each.by_task)
         files = write_bench(each, measured, out, label)
         show(measured, [each.markdown(measured)], as_json)
         if not as_json:

@@ -10,6 +10,7 @@ from aline.evaluation.estimates import Estimate
 from aline.evaluation.exact import (
     can_be_exact,
     converged_nodes,
+    exact_gains,
     exact_grid_posterior,
     exact_log_marginals,
 )
@@ -35,6 +36,7 @@ __all__ = [
     "episode_bounds",
     "evaluate",
     "evaluate_information",
+    "exact_gains",
     "exact_grid_posterior",
     "exact_log_marginals",
     "information_bounds",

@@ -160,6 +160,30 @@ def _at_truth(task: Task, where: Located, nodes: Sequence[int], truth: Tensor) -
     return torch.cat(values, 1) - evidence - 0.5 * truth**2 - _LOG_SQRT_2PI
 
 
+def exact_gains(
+    task: Task,
+    context: Context,
+    theta: Tensor,
+    nodes: Sequence[int],
+    progress: Progress | None = None,
+) -> Tensor:
+    """What each experiment told about all parameters together: log p - log prior of the truth.
+
+    p is the exact joint posterior after all observations, theta [batch, parameter]. By Bayes' rule
+    this is log likelihood - log evidence. Returns [batch].
+    """
+    lengths = [context.length]
+    _check(task, context, lengths)
+    at_truth = task.log_prob(theta, context.designs, context.outcomes).double().sum(1)
+    evidence = []
+    for (where,) in _locate(task, context, lengths):
+        axes = _axes(task.spec.parameters, nodes, where.windows)
+        evidence.append(_log_integral(task, axes, where)[0, 0].double())
+        if progress is not None:
+            progress(len(evidence), len(theta))
+    return at_truth - torch.stack(evidence)
+
+
 def exact_grid_posterior(
     task: Task, context: Context, points: int = 101, nodes: Sequence[int] | None = None
 ) -> dict[str, tuple[Tensor, Tensor]]:

@@ -93,7 +93,7 @@ def coverage(
     names = tuple(model.spec.parameters.priors)
     lengths = [model.spec.horizon]
     played = simulate_experiments(model, task, names, episodes=episodes, lengths=lengths, seed=seed)
-    covered = _covered(played.rank[:, 0], level)
+    covered = covered_by(played.rank[:, 0], level)
     return {name: proportion(covered[:, i]) for i, name in enumerate(model.spec.parameters.names)}
 
 
@@ -119,7 +119,7 @@ Measured = tuple[str, int, Estimate]  # metric, step, value
 def _learned(spec: Spec, played: Simulated, names: Sequence[str]) -> Iterator[Measured]:
     """What needs no exact posterior."""
     parameters = spec.parameters
-    covered = _covered(played.rank, LEVEL)
+    covered = covered_by(played.rank, LEVEL)
     gained = (played.log_q - log_prior(played.theta)[:, None])[..., parameters.mask(names)]
     error_of_mean, error = _errors(spec, played, names)
     for i, step in enumerate(played.lengths):
@@ -146,7 +146,7 @@ def _refined(task: Task, played: Simulated, names: Sequence[str]) -> Iterator[Me
         ranks.append((z < theta).double().mean(0))
         gained.append(density[parameters.mask(names)].sum())
         draws.append(z)
-    covered = _covered(torch.stack(ranks), LEVEL)
+    covered = covered_by(torch.stack(ranks), LEVEL)
     errors = _errors_of(parameters, torch.stack(draws, 1), played.theta, names)
     yield "refined_j", step, mean(torch.stack(gained))
     yield "refined_rmse", step, mean(errors[0])
@@ -155,7 +155,8 @@ def _refined(task: Task, played: Simulated, names: Sequence[str]) -> Iterator[Me
         yield f"refined_coverage:{name}", step, proportion(covered[:, k])
 
 
-def _covered(rank: Tensor, level: float) -> Tensor:
+def covered_by(rank: Tensor, level: float) -> Tensor:
+    """Whether the central interval of this level holds a truth of this posterior rank."""
     return (rank - 0.5).abs() <= level / 2
 
 

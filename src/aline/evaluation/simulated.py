@@ -91,6 +91,7 @@ class Protocol:
     pool: int | None = None  # candidates of an episode, each asked at most once; None: any design
     seed: int = 0
     stimuli: Tensor | None = None  # [stimulus, design], all on offer at every step
+    fresh: int | None = None  # candidates that are drawn anew at every step
 
     def __post_init__(self) -> None:
         if self.episodes < 1:
@@ -153,6 +154,8 @@ def _batch(
         offers = FixedPool(space.sample(size, protocol.pool, worlds))
     elif protocol.stimuli is not None:
         offers = partial(_always, Offer(protocol.stimuli.expand(size, -1, -1)))
+    elif protocol.fresh is not None:
+        offers = partial(_drawn, space, size, protocol.fresh, worlds)
     goal = goal_of(task.spec, targets).repeat(size)
     with torch.no_grad():
         context = play(
@@ -179,6 +182,10 @@ def _first_designs(
 
 def _always(offer: Offer, step: int) -> Offer:
     return offer
+
+
+def _drawn(space: Design, size: int, count: int, generator: torch.Generator, step: int) -> Offer:
+    return Offer(space.sample(size, count, generator))
 
 
 def posteriors_after(network: Network, context: Context, lengths: Sequence[int]) -> Mixture:

@@ -14,6 +14,7 @@ from aline.errors import NotFoundError
 BENCHES = {
     "al": "functions: RMSE against GPs, hyperparameters, goals in a region, time a run",
     "bed": "design of experiments: information gained on location finding and CES",
+    "protocols": "trained models on the field's published protocols, one task file each",
     "psychometric": "stimuli for an observer: RMSE, goals at run time, time a trial",
 }
 

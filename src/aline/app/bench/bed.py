@@ -11,10 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from functools import partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +21,7 @@ from torch import Tensor
 from aline import zoo
 from aline.app.bench.bed_report import figures, markdown
 from aline.app.bench.bench import Bench, Measured, Progress, Row, Settings
-from aline.app.bench.pieces import Piece, piece
+from aline.app.bench.pieces import measure_each
 from aline.baselines import Dad, RlBoed, VpceConfig, VpcePolicy, Vsoed, learn
 from aline.baselines.dad import DAD_PRESETS
 from aline.baselines.history import Learner
@@ -83,40 +80,11 @@ class Contender:
 def _measure(settings: Settings, progress: Progress) -> Measured:
     methods = settings.among("methods", METHODS)
     chosen = [(task, method) for task in settings.among("tasks", TASKS) for method in methods]
-    if settings.jobs == 1:
-        found = [_measure_one(task, method, settings, progress) for task, method in chosen]
-    else:
-        # Processes of their own: a forked torch may hang on the parent's threads.
-        with ProcessPoolExecutor(settings.jobs, mp_context=get_context("spawn")) as pool:
-            work = [pool.submit(_measure_alone, task, method, settings) for task, method in chosen]
-            found = []
-            for number, one in enumerate(work, 1):
-                found.append(one.result())
-                progress("methods", number, len(work))
-    return Measured(
-        [each for one in found for each in one.rows],
-        {name: value for one in found for name, value in one.data.items()},
-        [note for one in found for note in one.notes],
-    )
+    return measure_each("bed", chosen, _measure_one, settings, progress)
 
 
-def _measure_alone(name: str, method: str, settings: Settings) -> Measured:
-    torch.set_num_threads(1)
-    return _measure_one(name, method, settings, lambda what, done, total: None)
-
-
-def _measure_one(name: str, method: str, settings: Settings, progress: Progress) -> Measured:
-    def measure() -> Piece:
-        found = _measure_anew(name, method, settings, progress)
-        return Piece(values={"rows": found.rows, "data": found.data}, notes=tuple(found.notes))
-
-    one = piece(settings, "bed", name, method, measure=measure)
-    return Measured(one.values["rows"], one.values["data"], one.notes)
-
-
-def _measure_anew(name: str, method: str, settings: Settings, progress: Progress) -> Measured:
+def _measure_one(name: str, method: str, settings: Settings, told: Progress) -> Measured:
     task = get(name)
-    told = partial(_prefixed, progress, f"{name}, {method}")
     ready = _contender(task, method, settings, told)
     if ready.model is not None:
         task = task.described_by(ready.model.spec)
@@ -138,10 +106,6 @@ def _measure_anew(name: str, method: str, settings: Settings, progress: Progress
     notes = [f"{name}, {method}: {note}" for note in found.notes]
     data = {} if ready.model is None else _picture(name, method, task, ready.model, found)
     return Measured([_with_published(each) for each in rows], data, notes)
-
-
-def _prefixed(progress: Progress, prefix: str, what: str, done: int, total: int) -> None:
-    progress(f"{prefix}: {what}", done, total)
 
 
 def _protocol(task: Task, method: str, settings: Settings) -> Protocol:

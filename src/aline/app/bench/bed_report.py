@@ -62,29 +62,34 @@ def _table(rows: list[Row], task: str) -> Iterator[str]:
 
 
 def _cells(method: str, found: Mapping[str, Row]) -> Iterator[str]:
-    def value(metric: str, digits: int = 2) -> str:
-        row = found.get(metric)
-        if row is None:
-            return ""
-        spread = row["ci95"]
-        known = spread is not None and math.isfinite(spread) and spread > 0
-        return f"{row['value']:.{digits}f}" + (f" ± {spread:.{digits}f}" if known else "")
-
-    def published(metric: str) -> str:
-        row = found.get(metric)
-        return "" if row is None or row["published"] is None else f"{row['published']:g}"
-
     yield NAMES.get(method, method)
-    yield value("spce")
-    yield published("spce")
-    yield value("snmc")
-    yield f"{value('ace')} to {value('vnmc')}" if "ace" in found else ""
-    yield value("j")
-    yield value("training_hours")
-    yield published("training_hours")
-    yield value("seconds_per_run", 4)
-    yield published("seconds_per_run")
+    yield measured_cell(found, "spce")
+    yield published_cell(found, "spce")
+    yield measured_cell(found, "snmc")
+    pair = [measured_cell(found, metric) for metric in ("ace", "vnmc")]
+    yield " to ".join(pair) if all(pair) else ""
+    yield measured_cell(found, "j")
+    yield measured_cell(found, "training_hours")
+    yield published_cell(found, "training_hours")
+    yield measured_cell(found, "seconds_per_run", 4)
+    yield published_cell(found, "seconds_per_run")
     yield str(found["spce"]["n"]) if "spce" in found else ""
+
+
+def measured_cell(found: Mapping[str, Row], metric: str, digits: int = 2) -> str:
+    """A value with its interval, or nothing."""
+    row = found.get(metric)
+    if row is None or row["value"] is None:
+        return ""
+    spread = row["ci95"]
+    known = spread is not None and math.isfinite(spread) and spread > 0
+    return f"{row['value']:.{digits}f}" + (f" ± {spread:.{digits}f}" if known else "")
+
+
+def published_cell(found: Mapping[str, Row], metric: str) -> str:
+    """What was published of it, or nothing."""
+    row = found.get(metric)
+    return "" if row is None or row["published"] is None else f"{row['published']:g}"
 
 
 def figures(result: Result) -> Mapping[str, Figure]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from aline.errors import InputError
@@ -33,6 +34,7 @@ class Settings:
     budget: str | None = None  # of what has to be trained; None is the benchmark's own
     jobs: int = 1  # processes
     resume: bool = False  # take what an earlier run has measured already
+    models: Path | None = None  # the folder of models to measure; None is the benchmark's own
 
     def among(self, what: Literal["tasks", "methods"], every: Sequence[str]) -> tuple[str, ...]:
         """The tasks or methods to measure, of all that there are."""
@@ -56,6 +58,16 @@ class Measured:
     notes: Sequence[str] = ()
 
 
+def joined(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested data, the new where there is both."""
+    both = {
+        name: joined(old[name], value) if isinstance(old.get(name), dict) else value
+        for name, value in new.items()
+        if isinstance(value, dict)
+    }
+    return {**old, **new, **both}
+
+
 Part = Callable[[Settings, Progress], Measured]
 
 
@@ -70,6 +82,7 @@ class Bench:
     parts: Mapping[str, Part]
     markdown: Callable[[Result], str]
     figures: Callable[[Result], Mapping[str, Figure]]
+    by_task: bool = False  # tasks that were not measured now stay in its file
 
     def chosen(self, names: Sequence[str] | None) -> dict[str, Part]:
         """The parts with these names, or all."""

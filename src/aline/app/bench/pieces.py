@@ -1,19 +1,29 @@
-"""Pieces of a long benchmark, each kept as soon as it is measured: a run can be resumed."""
+"""Pieces of a long benchmark, each kept as soon as it is measured: a run can be resumed.
+
+They may be measured in several processes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial, reduce
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from aline.app.bench.bench import Settings
+from aline.app.bench.bench import Measured, Progress, Settings, joined
 from aline.evaluation.results import commit
 from aline.files import read_tensors, write_tensors
 
 FOLDER = Path("runs") / "bench"
+
+MeasureOne = Callable[[str, str, Settings, Progress], Measured]
+"""Measures a method on a task. A function of a module, so that another process can import it."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +51,57 @@ def piece(settings: Settings, *name: str, measure: Callable[[], Piece]) -> Piece
     card = {"values": found.values, "notes": found.notes, "commit": commit()}
     write_tensors(path, found.tensors, card)
     return found
+
+
+def measure_each(
+    bench: str,
+    chosen: Sequence[tuple[str, str]],
+    measure: MeasureOne,
+    settings: Settings,
+    progress: Progress,
+) -> Measured:
+    """Every task and method, one piece each, in as many processes as the settings say."""
+    if settings.jobs == 1:
+        return together([_kept(bench, *one, measure, settings, progress) for one in chosen])
+    # Processes of their own: a forked torch may hang on the parent's threads.
+    with ProcessPoolExecutor(settings.jobs, mp_context=get_context("spawn")) as pool:
+        work = [pool.submit(_kept_alone, bench, *one, measure, settings) for one in chosen]
+        found = []
+        for number, one in enumerate(work, 1):
+            found.append(one.result())
+            progress("methods", number, len(work))
+    return together(found)
+
+
+def together(found: Sequence[Measured]) -> Measured:
+    """All rows, data and notes."""
+    return Measured(
+        [row for one in found for row in one.rows],
+        reduce(joined, [one.data for one in found], {}),
+        [note for one in found for note in one.notes],
+    )
+
+
+def _kept_alone(
+    bench: str, task: str, method: str, measure: MeasureOne, settings: Settings
+) -> Measured:
+    torch.set_num_threads(1)
+    return _kept(bench, task, method, measure, settings, lambda what, done, total: None)
+
+
+def _kept(
+    bench: str, task: str, method: str, measure: MeasureOne, settings: Settings, progress: Progress
+) -> Measured:
+    def anew() -> Piece:
+        found = measure(task, method, settings, partial(_prefixed, progress, f"{task}, {method}"))
+        return Piece(values={"rows": found.rows, "data": found.data}, notes=tuple(found.notes))
+
+    one = piece(settings, bench, task, method, measure=anew)
+    return Measured(one.values["rows"], one.values["data"], one.notes)
+
+
+def _prefixed(progress: Progress, prefix: str, what: str, done: int, total: int) -> None:
+    progress(f"{prefix}: {what}", done, total)
 
 
 def _told_apart(settings: Settings) -> list[str]:

@@ -6,12 +6,12 @@ import io
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aline.app.bench.bench import Bench, Progress, Result, Row, Settings
+from aline.app.bench.bench import Bench, Progress, Result, Row, Settings, joined
 from aline.evaluation import result
 from aline.files import write_atomically
 
@@ -44,13 +44,24 @@ def stem(bench: Bench, settings: Settings, parts: Sequence[str] | None) -> str:
     return "-".join([bench.name, *(parts or ()), *budget, *["quick"] * settings.quick])
 
 
-def completed(measured: dict[str, Any], path: Path, settings: Settings) -> dict[str, Any]:
-    """With what the file of an earlier run has of methods and tasks that were left out now."""
-    if (settings.methods is None and settings.tasks is None) or not path.is_file():
+def completed(
+    measured: dict[str, Any], path: Path, settings: Settings, by_task: bool = False
+) -> dict[str, Any]:
+    """With what the file of an earlier run has of methods and tasks that were left out now.
+
+    With `by_task`, also of tasks that were not left out but of which there is nothing now.
+    """
+    if not path.is_file():
         return measured
     earlier = json.loads(path.read_text())
     known = {_key(row) for row in measured["rows"]}
-    kept = [row for row in earlier["rows"] if _left_out(row, settings) and _key(row) not in known]
+    tasks = {row["task"] for row in measured["rows"]}
+    kept = [
+        row
+        for row in earlier["rows"]
+        if (_left_out(row, settings) or (by_task and row["task"] not in tasks))
+        and _key(row) not in known
+    ]
     if not kept:
         return measured
     names = ", ".join(dict.fromkeys(f"{row['task']} {row['method']}" for row in kept))
@@ -59,7 +70,7 @@ def completed(measured: dict[str, Any], path: Path, settings: Settings) -> dict[
         **measured,
         "rows": measured["rows"] + kept,
         "notes": [*measured["notes"], note],
-        "data": _joined(earlier.get("data", {}), measured["data"]),
+        "data": joined(earlier.get("data", {}), measured["data"]),
     }
 
 
@@ -70,16 +81,6 @@ def _left_out(row: Row, settings: Settings) -> bool:
 
 def _key(row: Row) -> tuple[Any, ...]:
     return tuple(row[part] for part in ("task", "method", "target", "metric", "step"))
-
-
-def _joined(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """Nested data, the new where there is both."""
-    both = {
-        name: _joined(old[name], value) if isinstance(old.get(name), dict) else value
-        for name, value in new.items()
-        if isinstance(value, dict)
-    }
-    return {**old, **new, **both}
 
 
 def write_bench(bench: Bench, measured: Result, folder: Path, name: str) -> list[Path]:
