@@ -9,7 +9,7 @@ import torch
 from scipy import stats
 from small import goal_for, seeded
 from torch import Tensor
-from torch.distributions import Dirichlet, Normal, Uniform
+from torch.distributions import Dirichlet, MultivariateNormal, Normal, Uniform
 
 from aline.episodes import Context, RandomPolicy, play
 from aline.errors import InputError
@@ -17,6 +17,7 @@ from aline.evaluation import (
     can_be_exact,
     converged_nodes,
     exact,
+    exact_gains,
     exact_grid_posterior,
     exact_log_marginals,
 )
@@ -50,6 +51,16 @@ def test_linear_is_the_closed_form() -> None:
     for i, length in enumerate(lengths):
         expected = closed_form(context, length).log_prob(theta.double())
         assert torch.allclose(log_p[:, i].double(), expected, atol=1e-3), length
+
+
+def test_gains_are_of_the_joint_posterior() -> None:
+    task = get("linear")
+    theta, context = played(task, 20, 10)
+    x = task.spec.design.to_user(context.designs)[..., 0].double()
+    y = task.spec.outcome.to_user(context.outcomes).double()
+    joint = MultivariateNormal(*exact_posterior(x, y))
+    expected = joint.log_prob(theta.double()) - Normal(0.0, 1.0).log_prob(theta.double()).sum(1)
+    assert torch.allclose(exact_gains(task, context, theta, (128, 128)), expected, atol=1e-3)
 
 
 def test_simplex_is_the_closed_form() -> None:

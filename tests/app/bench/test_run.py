@@ -124,6 +124,9 @@ def test_a_run_of_some_methods_keeps_what_is_known_of_the_others(tmp_path: Path)
     assert both["data"] == {"bands": {"gp-us": {"mean": [1.0]}, "aline": {"mean": [2.0]}}}
     assert both["notes"] == ["not measured now, but kept from the run of commit abc: gp1d gp-us"]
     assert completed(new, path, Settings()) == new  # all methods were asked for
+    other = {**new, "rows": [{**new["rows"][0], "task": "gp2d"}]}
+    assert len(completed(other, path, Settings(), by_task=True)["rows"]) == 3
+    assert completed(new, path, Settings(), by_task=True) == new  # its task was measured
     assert completed(new, tmp_path / "none.json", Settings(methods=("aline",))) == new
     again = completed(result_of(["aline", "gp-us"], 2.0, "def"), path, Settings(methods=("aline",)))
     assert [one["value"] for one in again["rows"]] == [2.0, 2.0]

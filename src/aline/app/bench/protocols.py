@@ -14,15 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from aline import zoo
 from aline.app.bench.bench import Bench, Measured, Progress, Row, Settings
 from aline.app.bench.pieces import measure_each
-from aline.app.bench.protocols_report import figures, markdown
+from aline.app.bench.protocols_report import OURS, figures, markdown
 from aline.app.bench.published import PROTOCOLS, Published
 from aline.app.taskfile import load_task
 from aline.engine import BatchEngine
-from aline.episodes import Context, Policy, RandomPolicy
+from aline.episodes import Context, Offer, Policy, RandomPolicy
 from aline.errors import NotFoundError
 from aline.evaluation import (
     Estimate,
@@ -63,16 +64,14 @@ FASTER: Mapping[str, Callable[[], Task]] = {
 
 def _measure(settings: Settings, progress: Progress) -> Measured:
     ready, notes = _with_a_model(settings)
-    methods = tuple(dict.fromkeys(m for name in PROTOCOLS for m in _methods(name)))
-    wanted = settings.among("methods", methods)
-    chosen = [(name, method) for name in ready for method in _methods(name) if method in wanted]
+    every = tuple(dict.fromkeys(m for known in PROTOCOLS.values() for m in known.methods))
+    wanted = settings.among("methods", every)
+    chosen = [
+        (name, method) for name in ready for method in PROTOCOLS[name].methods if method in wanted
+    ]
     found = measure_each("protocols", chosen, _measure_one, settings, progress)
     rows = [*found.rows, *(each for name in ready for each in _only_published(name))]
     return Measured(rows, found.data, [*notes, *found.notes])
-
-
-def _methods(name: str) -> tuple[str, ...]:
-    return (*PROTOCOLS[name].methods, "random")
 
 
 def _with_a_model(settings: Settings) -> tuple[list[str], list[str]]:
@@ -129,7 +128,7 @@ def _measure_one(name: str, method: str, settings: Settings, progress: Progress)
     )
     rows = information_rows(method, task, protocol, found)
     notes = [f"{name}, {method}: {note}" for note in found.notes]
-    if method != "random":
+    if method in OURS:
         rows += _trained(name, method, task, model)
         rows += [_row(task, method, *one) for one in _coverage(model, found)]
         exact, failed = _exact(known, task, model, found, settings, progress)
@@ -139,10 +138,20 @@ def _measure_one(name: str, method: str, settings: Settings, progress: Progress)
     return Measured([_with_published(each) for each in rows], data, notes)
 
 
+class NormalDesigns(RandomPolicy):
+    """Standard normal on every axis, in the user's units, and within the bounds."""
+
+    def choose(self, state: int, offer: Offer | None, generator: torch.Generator) -> Tensor:
+        """A draw, whatever is on offer."""
+        draws = torch.randn(state, len(self.design), generator=generator)
+        return self.design.to_network(draws.clamp(self.design.low, self.design.high))
+
+
 def _policy(method: str, model: Model) -> Policy:
-    if method == "random":
-        return RandomPolicy(model.spec.design)
-    return LearnedPolicy(BatchEngine(model.network))
+    design = model.spec.design
+    if method in OURS:
+        return LearnedPolicy(BatchEngine(model.network))
+    return RandomPolicy(design) if method == "random" else NormalDesigns(design)
 
 
 def _protocol(known: Published, method: str, task: Task, settings: Settings) -> Protocol:
@@ -226,7 +235,7 @@ def _about(
     axes = [0] if len(design) == 1 else [0, len(design) // 2]
     designs = design.to_user(found.context.designs[:SHOWN])[..., axes]
     return {
-        "chosen_from": _law(design, protocol, method == "random"),
+        "chosen_from": _law(method, design, protocol),
         "contrastive": contrastive if task.log_likelihood is not None else None,
         "adaptive": None if found.adaptive is None else found.adaptive.contrastive,
         "trained": model.training.get("command"),
@@ -236,19 +245,24 @@ def _about(
     }
 
 
-def _law(design: Design, protocol: Protocol, is_random: bool) -> str:
+def _law(method: str, design: Design, protocol: Protocol) -> str:
     """In words, which designs there are, and the law of random ones."""
+    laws = {"random": "uniform over ", "random-normal": "N(0, 1) on each axis, within "}
+    first = f"; {protocol.start} random first" if protocol.start else ""
+    return f"{laws.get(method, '')}{_on_offer(design, protocol)}{first}"
+
+
+def _on_offer(design: Design, protocol: Protocol) -> str:
     if design.points is not None:
         where = f"the {len(design.points)} points"
     else:
         bounds = zip(design.names, design.low.tolist(), design.high.tolist(), strict=True)
         where = "the box " + ", ".join(f"{n} in [{lo:g}, {hi:g}]" for n, lo, hi in bounds)
     if protocol.pool is not None:
-        where = f"a pool of {protocol.pool} an episode without repeats, uniform in {where}"
+        return f"a pool of {protocol.pool} an episode without repeats, uniform in {where}"
     if protocol.fresh is not None:
-        where = f"a fresh pool of {protocol.fresh} a trial, uniform in {where}"
-    law = f"uniform over {where}" if is_random else where
-    return f"{law}; {protocol.start} random first" if protocol.start else law
+        return f"a fresh pool of {protocol.fresh} a trial, uniform in {where}"
+    return where
 
 
 def _with_published(found: Row) -> Row:
@@ -260,7 +274,7 @@ def _only_published(name: str) -> Iterator[Row]:
     """What others reached, of methods that are not measured here."""
     known, spec = PROTOCOLS[name], protocol_task(name).spec
     for method, values in known.reached.items():
-        if method in _methods(name):
+        if method in known.methods:
             continue
         for metric, value in values.items():
             yield {
