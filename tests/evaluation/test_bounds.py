@@ -8,7 +8,7 @@ from torch import Tensor
 from aline.episodes import Context, RandomPolicy, play
 from aline.errors import InputError
 from aline.evaluation import adaptive_bounds, episode_bounds, information_bounds
-from aline.model import Mixture
+from aline.model import Joint, Mixture, ModelConfig, fresh
 from aline.tasks import Task, get
 from aline.tasks.linear import exact_information_gain, exact_posterior
 
@@ -121,12 +121,20 @@ def test_mistakes() -> None:
         information_bounds(task, context, theta, 10, seeded(0))
 
 
-def exact_marginals(task: Task, context: Context) -> Mixture:
+def independent(marginals: Mixture) -> list[Joint]:
+    """A posterior for each episode, of a network that knows each parameter by itself only."""
+    network = fresh(get("linear").fitted().spec, ModelConfig(joint=False), seeded(0))
+    nothing = network.begin(1)
+    return [Joint(network, nothing, marginals[row : row + 1, None]) for row in range(len(marginals.mean))]
+
+
+def exact_marginals(task: Task, context: Context) -> list[Joint]:
     """The posterior of the linear task as q: its marginals, without their correlation."""
     x = task.spec.design.to_user(context.designs)[..., 0].double()
     average, covariance = exact_posterior(x, task.spec.outcome.to_user(context.outcomes).double())
     std = covariance.diagonal(dim1=-2, dim2=-1).sqrt()
-    return Mixture(torch.zeros(*std.shape, 1), average[..., None].float(), std[..., None].float())
+    parts = torch.zeros(*std.shape, 1), average[..., None].float(), std[..., None].float()
+    return independent(Mixture(*parts))
 
 
 def test_adaptive_bounds_hold_the_exact_gain_with_few_draws() -> None:
@@ -160,5 +168,5 @@ def test_adaptive_bounds_bracket_the_gain_with_a_wrong_q_too() -> None:
     exact = float(exact_information_gain(task.spec.design.to_user(context.designs)[..., 0]).mean())
     shape = (400, 2, 1)
     wrong = Mixture(torch.zeros(shape), torch.full(shape, 2.0), torch.full(shape, 0.1))
-    bounds = adaptive_bounds(task, context, theta, wrong, 300, seeded(1))
+    bounds = adaptive_bounds(task, context, theta, independent(wrong), 300, seeded(1))
     assert bounds.lower.value - bounds.lower.ci95 <= exact <= bounds.upper.value + bounds.upper.ci95

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from aline.engine.runners import Array, Runner
 from aline.episodes import Context, Goal
-from aline.model import Belief, Encoded, Mixture, Network, Proposal, Summary
+from aline.model import Belief, Encoded, Joint, Mixture, Network, Proposal, Summary
 from aline.model.advice import Advice, Frame, NoAdvisor
 
 MANY = 64  # observations from which on a plug-in reads all anew: adding one by one takes longer
@@ -33,6 +33,8 @@ class Engine(Protocol):
     def context(self, state: Any) -> Context: ...  # the data, on the network's scale
 
     def posterior(self, state: Any) -> Mixture: ...  # marginals [batch, parameter]
+
+    def joint(self, state: Any) -> Joint: ...  # of all parameters together
 
     # Beliefs [batch, n] about outcomes at points [batch, n, design].
     def predictive(self, state: Any, points: Tensor) -> Belief: ...
@@ -80,6 +82,10 @@ class BatchEngine:
     def posterior(self, state: Playing) -> Mixture:
         """Marginal posteriors [batch, parameter]."""
         return self.network.posterior_of(state.encoded, state.summary.decoded)[:, 0]
+
+    def joint(self, state: Playing) -> Joint:
+        """The joint posterior."""
+        return self.network.joint(state.encoded)
 
     def predictive(self, state: Playing, points: Tensor) -> Belief:
         """Beliefs [batch, n] about outcomes."""
@@ -176,6 +182,10 @@ class LiveEngine:
         if not found:  # a graph has no outputs for a task without parameters
             return Mixture(*torch.zeros(3, len(state.context.designs), 0, 1))
         return Mixture(**found)
+
+    def joint(self, state: Data) -> Joint:
+        """The joint posterior, by the network itself: draws are not for the time of a trial."""
+        return self.network.joint(self.network.encode(state.context, state.advice))
 
     def predictive(self, state: Data, points: Tensor) -> Belief:
         """Beliefs [batch, n] about outcomes."""

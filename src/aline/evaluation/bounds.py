@@ -7,7 +7,7 @@ draws from the prior (Foster et al., 2021). The draws are streamed, so memory do
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from aline.episodes import Context
 from aline.errors import InputError
 from aline.evaluation.estimates import Estimate, mean
 from aline.evaluation.simulated import log_prior
-from aline.model import Mixture
+from aline.model import Joint
 from aline.spaces import Parameters
 from aline.tasks import Task
 from aline.tasks.task import Named
@@ -106,7 +106,7 @@ def adaptive_bounds(
     task: Task,
     context: Context,
     theta: Tensor,
-    posterior: Mixture,
+    posteriors: Iterable[Joint],
     contrastive: int,
     generator: torch.Generator,
     progress: Progress | None = None,
@@ -114,19 +114,18 @@ def adaptive_bounds(
     """The same bounds with draws from q (Foster et al., 2020: ACE from below, VNMC from above).
 
     Where q is near the posterior, thousands of draws do what takes millions from the prior, and
-    nothing caps the lower bound. `posterior` is q after the whole episode, [batch, parameter] on
-    the network's scale. A tenth of the draws comes from the prior, so that no weight can explode
+    nothing caps the lower bound. `posteriors` are q after each whole episode. A tenth of the draws comes from the prior, so that no weight can explode
     where q has missed something.
     """
     _check(task, context, contrastive)
     at_truth = task.log_prob(theta, context.designs, context.outcomes).double().sum(1)
-    own = _log_weight(theta, posterior) + at_truth
-    parts = []
-    for episode in range(len(theta)):
+    parts, own = [], at_truth.clone()
+    for episode, q in enumerate(posteriors):
         rows = slice(episode, episode + 1)
-        q = Mixture(posterior.log_weight[rows], posterior.mean[rows], posterior.std[rows])
         seen = Context(context.designs[rows], context.outcomes[rows])
-        parts.append(_adaptive_evidence(task, seen, q, contrastive, generator))
+        with torch.no_grad():
+            own[rows] += _log_weight(theta[rows], q)
+            parts.append(_adaptive_evidence(task, seen, q, contrastive, generator))
         if progress is not None:
             progress(episode + 1, len(theta))
     evidence = torch.cat(parts)
@@ -136,14 +135,14 @@ def adaptive_bounds(
 
 
 def _adaptive_evidence(
-    task: Task, seen: Context, q: Mixture, count: int, generator: torch.Generator
+    task: Task, seen: Context, q: Joint, count: int, generator: torch.Generator
 ) -> Tensor:
     """Log of the sum of weighted likelihoods over draws from q, for one episode, [1]."""
     chunk = max(1, _AT_ONCE // seen.length)
     total = torch.full((1,), -torch.inf, dtype=torch.float64)
     for start in range(0, count, chunk):
         size = min(chunk, count - start)
-        from_q = q.sample(size, generator)[:, 0]
+        from_q = q.sample(size, generator)[0, 0]
         from_prior = task.spec.parameters.sample(size, generator)
         is_prior = torch.rand(size, 1, generator=generator) < _DEFENSIVE
         theta = torch.where(is_prior, from_prior, from_q)
@@ -152,10 +151,10 @@ def _adaptive_evidence(
     return total
 
 
-def _log_weight(theta: Tensor, q: Mixture) -> Tensor:
-    """Log of prior over proposal, [batch]."""
+def _log_weight(theta: Tensor, q: Joint) -> Tensor:
+    """Log of prior over proposal, [draw]."""
     prior = log_prior(theta).double().sum(-1)
-    proposal = q.log_prob(theta).double().sum(-1)
+    proposal = q.log_prob(theta[None, None])[0, 0].double()
     mixed = torch.logaddexp(proposal + math.log(1 - _DEFENSIVE), prior + math.log(_DEFENSIVE))
     return prior - mixed
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -16,9 +16,11 @@ from aline.evaluation.bounds import Bounds, adaptive_bounds, information_bounds
 from aline.evaluation.estimates import Estimate, enough, mean
 from aline.evaluation.results import Row, result, row
 from aline.evaluation.simulated import Protocol, log_prior, play_protocol, posteriors_after
-from aline.model import Mixture, Model, Network
+from aline.model import Joint, Mixture, Model, Network
 from aline.policies import LearnedPolicy
 from aline.tasks import Task
+
+_AT_ONCE = 250  # episodes
 
 Progress = Callable[[str, int, int], None]
 """Told what is being done, and how much of how much of it is done."""
@@ -66,8 +68,7 @@ def measure_information(
         told = _named(progress, "bounding")
         bounds = information_bounds(task, context, theta, contrastive, generator, told)
         if adaptive and network is not None:
-            posterior = final_posterior(network, context)
-            nearer = adaptive_bounds(task, context, theta, posterior, adaptive, generator, told)
+            nearer = adaptive_bounds(task, context, theta, _each(network, context), adaptive, generator, told)
     j = None if network is None else mean(gains(network, theta, context))
     return Information(bounds, nearer, j, theta, context)
 
@@ -78,9 +79,23 @@ def final_posterior(network: Network, context: Context) -> Mixture:
     return Mixture(after.log_weight[:, 0], after.mean[:, 0], after.std[:, 0])
 
 
+@torch.no_grad()
+def _each(network: Network, context: Context) -> Iterator[Joint]:
+    """q after each whole episode."""
+    for row in range(len(context.designs)):
+        one = Context(context.designs[row : row + 1], context.outcomes[row : row + 1])
+        yield network.joint(network.encode(one))
+
+
 def gains(network: Network, theta: Tensor, context: Context) -> Tensor:
     """What q learned about all parameters in each episode, log q - log prior of the truth."""
-    return (final_posterior(network, context).log_prob(theta) - log_prior(theta)).sum(-1)
+    found = []
+    for rows in torch.arange(len(theta)).split(_AT_ONCE):
+        part = Context(context.designs[rows], context.outcomes[rows])
+        with torch.no_grad():
+            joint = network.joint(network.encode(part))
+            found.append(joint.log_prob(theta[rows, None, None])[:, 0, 0])
+    return torch.cat(found) - log_prior(theta).sum(-1)
 
 
 def _named(progress: Progress | None, what: str) -> Callable[[int, int], None] | None:

@@ -10,7 +10,7 @@ fixed seed. Nothing is computed until asked.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from aline.errors import InputError, UserError
 from aline.experiment.marginals import Components, Coordinate, Marginal, Share, as_double
-from aline.model import Mixture
+from aline.model import Joint, Mixture
 from aline.spaces import Parameters
 
 if TYPE_CHECKING:
@@ -28,14 +28,20 @@ if TYPE_CHECKING:
 
 
 class Posterior:
-    """Marginal posteriors of the parameters; under the network they are independent.
+    """What is known of each parameter, and of all of them together.
 
     `names` are scalars: a vector parameter `a` appears as a_1, a_2, ... `mixture` holds the
-    densities on the network's scale.
+    marginal densities on the network's scale. Draws and joint densities come from `joint`; without
+    it parameters are taken as independent.
     """
 
-    def __init__(self, mixture: Mixture, parameters: Parameters):
-        self.mixture, self._parameters = mixture, parameters
+    def __init__(
+        self,
+        mixture: Mixture,
+        parameters: Parameters,
+        joint: Callable[[], Joint] | None = None,
+    ):
+        self.mixture, self._parameters, self._find_joint = mixture, parameters, joint
         self._marginals: dict[str, Marginal] = {}
 
     @property
@@ -72,15 +78,28 @@ class Posterior:
         return self[name].pdf(grid)
 
     def sample(
-        self, shape: Sequence[int] = (), generator: torch.Generator | None = None
+        self, shape: int | Sequence[int] = (), generator: torch.Generator | None = None
     ) -> dict[str, Tensor]:
-        """Draws of every parameter as declared: name -> [*shape] or [*shape, n].
+        """Draws of all parameters together as declared: name -> [*shape] or [*shape, n].
 
         Without a generator the same draws come every time.
         """
-        flat = self._mixture.sample(math.prod(shape), generator or torch.Generator())
+        shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        flat = self._draw(math.prod(shape), generator or torch.Generator())
         draws = self._parameters.to_user(flat.reshape(*shape, len(self._parameters)))
         return {name: value.float() for name, value in draws.items()}
+
+    def _draw(self, count: int, generator: torch.Generator) -> Tensor:
+        """Draws [count, parameter] on the network's scale."""
+        if self._joint is None:
+            return self._mixture.sample(count, generator)
+        return self._joint.sample(count, generator)[0, 0].double()
+
+    def correlation(self, draws: int = 4000) -> dict[str, dict[str, float]]:
+        """How parameters depend on each other: correlations of draws, by name and name."""
+        columns = self._parameters.to_labels(self._draw(draws, torch.Generator()))
+        found = torch.stack(list(columns.values())).corrcoef().reshape(len(columns), -1).tolist()
+        return {name: dict(zip(columns, r, strict=True)) for name, r in zip(columns, found, strict=True)}
 
     def log_prob(self, theta: Mapping[str, Any]) -> Tensor:
         """The joint log density of the parameters named, in the user's units.
@@ -98,7 +117,15 @@ class Posterior:
 
     def _log_density(self, z: Tensor, columns: list[int]) -> Tensor:
         """Of some coordinates of z [..., parameter], on the network's scale."""
-        return self._mixture.log_prob(z)[..., columns].sum(-1)
+        if self._joint is None or len(columns) == 1:
+            return self._mixture.log_prob(z)[..., columns].sum(-1)
+        flat = z.reshape(1, 1, -1, z.shape[-1]).float()
+        with torch.no_grad():
+            return self._joint.log_prob(flat, columns).double().reshape(z.shape[:-1])
+
+    @cached_property
+    def _joint(self) -> Joint | None:
+        return None if self._find_joint is None else self._find_joint()
 
     def to_arviz(self, draws: int = 4000) -> arviz.InferenceData:
         """Draws as an arviz InferenceData, for its plots and summaries."""

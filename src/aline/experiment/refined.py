@@ -34,17 +34,9 @@ class RefinedPosterior(Posterior):
         self.effective = draws.effective
         self._draws = draws.z
 
-    def sample(
-        self, shape: Sequence[int] = (), generator: torch.Generator | None = None
-    ) -> dict[str, Tensor]:
-        """Draws of all parameters together: name -> [*shape] or [*shape, n].
-
-        Without a generator the same draws come every time.
-        """
-        count = math.prod(shape)
-        which = torch.randint(len(self._draws), (count,), generator=generator or torch.Generator())
-        z = self._draws[which].reshape(*shape, len(self._parameters))
-        return {name: value.float() for name, value in self._parameters.to_user(z).items()}
+    def _draw(self, count: int, generator: torch.Generator) -> Tensor:
+        """Of the draws, with repeats."""
+        return self._draws[torch.randint(len(self._draws), (count,), generator=generator)]
 
     def _make(self, name: str) -> Marginal:
         find_label(self._parameters, name)

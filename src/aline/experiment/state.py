@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import torch
@@ -59,12 +59,11 @@ class State:
         """The state after a journal's first event."""
         space, target = model.spec.design, read_target(event["target"])
         # 200 draws lie within 0.5 % of any point of an interval, but not of a square.
-        refine = 0 if len(space) == 1 else 2
         engine: Engine = engine_for(model)
         if event.get("standardise", False):  # the first journals do not say, nor of noise
             engine = model.network.advisor.in_units(engine, event.get("noise"))
         return cls(
-            policy=LearnedPolicy(engine, candidates=event["candidates"], refine=refine),
+            policy=LearnedPolicy(engine, candidates=event["candidates"]),
             data=engine.begin(1),
             goal=goal_of(model.spec, target),
             target=target,
@@ -224,7 +223,8 @@ def posterior_of(engine: Engine, data: Any) -> Posterior:
             f"the posterior is not finite after {engine.context(data).length} observations: "
             "abandon the trial whose outcome is far beyond all others"
         )
-    return Posterior(mixture, engine.network.spec.parameters)
+    joint = None if engine.network.conditional is None else partial(engine.joint, data)
+    return Posterior(mixture, engine.network.spec.parameters, joint)
 
 
 def _expected(engine: Engine, data: Any, x: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from aline.errors import InternalError
 from aline.functions.advisor import STEEP, FunctionAdvice, FunctionAdvisor, Source
 from aline.functions.smooth import SmoothProcess
 from aline.functions.units import Units
-from aline.model import Proposal
+from aline.model import Joint, Proposal
 from aline.spaces import Belief
 from aline.spaces.outcomes import Mixture
 
@@ -127,6 +127,10 @@ class StandardisedEngine:
     def posterior(self, state: Standardised) -> Mixture:
         """Of parameters, in units of the outcomes' spread."""
         return self.inner.posterior(self._inner(state))
+
+    def joint(self, state: Standardised) -> Joint:
+        """The joint posterior."""
+        return self.inner.joint(self._inner(state))
 
     @torch.no_grad()
     def predictive(self, state: Standardised, points: Tensor) -> Belief:

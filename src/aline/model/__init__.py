@@ -2,6 +2,7 @@
 
 from aline.model.config import ModelConfig
 from aline.model.encoder import Encoded
+from aline.model.joint import Joint
 from aline.model.model import Model, fresh, initial_weights
 from aline.model.network import Network, Summary
 from aline.model.policy import Proposal
@@ -12,6 +13,7 @@ __all__ = [
     "Bernoulli",
     "Censored",
     "Encoded",
+    "Joint",
     "Mixture",
     "Model",
     "ModelConfig",

@@ -33,6 +33,8 @@ class ModelConfig:
     # How often the parameters' tokens read the observations again, each time relative to a better
     # guess of where they lie (model/zoom.py); needs the shortcuts.
     zoom_layers: int = 0
+    # Whether q also knows every parameter given others (model/joint.py).
+    joint: bool = True
     # What knows more of the task than a network learns (model/advice.py), and its settings.
     plugin: str | None = None
     plugin_settings: Mapping[str, Any] = field(default_factory=dict)
@@ -53,6 +55,11 @@ class ModelConfig:
             raise InputError(
                 f"policy_layers must lie in [1, layers = {self.layers}], got {self.policy_layers}"
             )
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> ModelConfig:
+        """Read a card; those from before there was a joint posterior do not mention it."""
+        return cls(**{"joint": False, **data})
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for a card; without a plug-in it is not mentioned."""

@@ -108,7 +108,7 @@ class Model:
 
 
 def _read_network(card: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Network:
-    config = ModelConfig(**card["model"])
+    config = ModelConfig.from_json(card["model"])
     _check_sizes(config, sum(tensor.numel() for tensor in tensors.values()))
     for name, tensor in tensors.items():
         if not bool(tensor.isfinite().all()):

@@ -22,6 +22,7 @@ from aline.model.attention import Reading
 from aline.model.config import ModelConfig
 from aline.model.encoder import Encoded, Encoder, append_keys
 from aline.model.heads import Head
+from aline.model.joint import Conditional, Joint, Known
 from aline.model.policy import PolicyHalf, Proposal, Read
 from aline.model.tokens import Added
 from aline.model.zoom import RawObservations, Zoom
@@ -69,6 +70,9 @@ class Network(Encoder):
         sizes = width, hidden, config.components
         self.posterior_head = Head(Real(0.0, 1.0), *sizes, raw + closer)
         self.predictive_head = Head(spec.outcome, *sizes, raw)
+        self.conditional: Conditional | None = None
+        if config.joint and len(spec.parameters) > 1 and config.plugin is None:
+            self.conditional = Conditional(len(spec.parameters), raw + closer, config)
         self.policy: PolicyHalf | None = None
         if config.policy != "plugin":
             summarised = len(spec.parameters) if config.shortcuts else 0
@@ -162,12 +166,7 @@ class Network(Encoder):
         self, encoded: Encoded, decoded: Decoded, chosen: Tensor | None = None
     ) -> Mixture:
         """As `posterior`, of parameters that were decoded already."""
-        read = self._read(encoded, decoded)
-        if self.zoom is not None:
-            tokens = self.norm(decoded.states[-1])
-            zoomed, raw = self.zoom(tokens, decoded.raw, self._seen(encoded))
-            read = [encoded.unfold(part) for part in (zoomed.tokens, raw, zoomed.log_scale)]
-        belief: Mixture = self.posterior_head(*read)
+        belief: Mixture = self.posterior_head(*self._looked_closely(encoded, decoded))
         frame = encoded.advice.parameter_frame()
         if frame is None:
             return belief
@@ -175,6 +174,32 @@ class Network(Encoder):
             index = chosen[:, None].expand(-1, encoded.shape[1], -1)
             frame = Frame(*(part.gather(2, index) for part in frame))
         return belief.moved(*frame)
+
+    def joint(self, encoded: Encoded, marginals: Mixture | None = None) -> Joint:
+        """The joint posterior of all parameters; `marginals` where they are at hand."""
+        return Joint(self, encoded, marginals or self.posterior(encoded))
+
+    def given(self, encoded: Encoded, asked: Tensor, known: Known, marginals: Frame) -> Mixture:
+        """Beliefs [batch, group, n] about parameters with indices `asked`, each given its `known`.
+
+        `marginals` [batch, group, parameter] are q's moments at the same data.
+        """
+        conditional = self.conditional
+        if conditional is None:
+            raise InternalError("this network knows each parameter by itself only")
+        relative = conditional.relative(known, marginals)
+        tokens = self.parameter_embedding[asked] + conditional.tokens(known, relative)
+        looked = self._looked_closely(encoded, self.decode(encoded, tokens))
+        own = Frame(*(part.gather(2, asked) for part in marginals))
+        return conditional.belief(looked[0], looked[1], (*looked, None)[2], relative, own)
+
+    def _looked_closely(self, encoded: Encoded, decoded: Decoded) -> list[Tensor]:
+        """What a head makes a belief about parameters of."""
+        if self.zoom is None:
+            return self._read(encoded, decoded)
+        tokens = self.norm(decoded.states[-1])
+        zoomed, raw = self.zoom(tokens, decoded.raw, self._seen(encoded))
+        return [encoded.unfold(part) for part in (zoomed.tokens, raw, zoomed.log_scale)]
 
     def _predictive(self, encoded: Encoded, decoded: Decoded, frame: Frame | None) -> Belief:
         belief: Belief = self.predictive_head(*self._read(encoded, decoded))

@@ -49,21 +49,23 @@ class Added(nn.Module):
 class DesignEmbedder(nn.Module):
     """f_x: the design with sines and cosines of its dyadic multiples, so that fine scales show."""
 
-    octaves: Tensor
-
     def __init__(self, space: Design, octaves: int, hidden: int, width: int):
         super().__init__()
         self.space = space
-        scales = math.pi / 2 * 2.0 ** torch.arange(octaves)
-        self.register_buffer("octaves", scales, persistent=False)
+        self.octaves = octaves
         self.mlp = Mlp(len(space) * (1 + 2 * octaves), hidden, width)
 
     def forward(self, x: Tensor, more: Tensor | None = None) -> Tensor:
         """[..., design] -> [..., embed]; `more` [..., hidden] comes from further inputs."""
         x = self.space.settled(x)
-        angles = (x[..., None] * self.octaves).flatten(-2)
-        out: Tensor = self.mlp(torch.cat([x, angles.sin(), angles.cos()], -1), more)
+        out: Tensor = self.mlp(torch.cat([x, octaves_of(x, self.octaves)], -1), more)
         return out
+
+
+def octaves_of(x: Tensor, count: int) -> Tensor:
+    """Sines, then cosines of dyadic multiples of numbers [..., n], as [..., n * 2 * count]."""
+    angles = (x[..., None] * (math.pi / 2 * 2.0 ** torch.arange(count))).flatten(-2)
+    return torch.cat([angles.sin(), angles.cos()], -1)
 
 
 def raw_observations(context: Context, outcome: Outcome) -> Tensor:

@@ -32,8 +32,8 @@ class LearnedPolicy:
     """Chooses with a network.
 
     A pool policy takes the best candidate, or a draw when `explore` is set; without an offer it
-    scores `candidates` uniform draws and then, `refine` times, as many points around the best so
-    far. A box policy draws from its proposal.
+    scores `candidates` uniform draws and then, `refine` times (by default twice where designs have
+    several axes, and the choice is greedy), points around the best so far. A box policy draws from its proposal.
 
     An informed policy judges designs by its task's likelihood (policies/informed.py): that of
     `task`, or of the built-in one that the network was trained for, and for all parameters whatever
@@ -43,7 +43,7 @@ class LearnedPolicy:
     engine: Engine
     explore: bool = False
     candidates: int = 200
-    refine: int = 0
+    refine: int | None = None
     task: Task | None = None
 
     @cached_property
@@ -57,11 +57,18 @@ class LearnedPolicy:
         return Informed(task) if task is not None and Informed.can_be(task) else None
 
     @property
+    def refinements(self) -> int:
+        """How often points around the best are tried."""
+        if self.refine is not None:
+            return self.refine
+        return 0 if self.explore or len(self.engine.network.spec.design) == 1 else 2
+
+    @property
     def is_one_pass(self) -> bool:
         """Whether a choice anywhere takes one pass of the network."""
         network = self.engine.network
         is_learned = self.informed is None and network.policy is not None
-        return is_learned and (network.is_box or not self.refine)
+        return is_learned and (network.is_box or not self.refinements)
 
     def begin(self, goal: Goal) -> Memory:
         """Nothing measured yet."""
@@ -90,7 +97,7 @@ class LearnedPolicy:
         best = self._choose_candidate(memory, Offer(drawn), generators)
         if space.points is not None:
             return best
-        for round_ in range(self.refine):
+        for round_ in range(self.refinements):
             spread = 2.0 / count ** (1 / len(space)) / 4**round_
             noise = _normal((batch, count // 4, len(space)), generators)
             around = torch.cat([best[:, None], (best[:, None] + spread * noise).clamp(-1, 1)], 1)

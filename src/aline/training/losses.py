@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from aline.episodes import Context, Goal
-from aline.model import Encoded, Network, Summary
+from aline.model import Encoded, Mixture, Network, Summary
 from aline.model.advice import Advice
+from aline.model.joint import random_orders
 from aline.tasks import World
 from aline.training.notes import Notes
 from aline.training.possible_truths import PossibleTruths
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 # A box policy that leans on a bound has no gradient left to come back with; this pulls it gently.
 STRAIN = 1e-3
-DRAWS = 32  # of possible truths, a prefix
+DRAWS = 12  # of possible truths, a prefix
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,26 @@ def inference_loss(
         posterior = network.posterior(encoded)
     if len(network.spec.parameters):
         loss = loss - posterior.unsqueeze(2).log_prob(truths).mean()
+    if network.conditional is not None:
+        loss = loss - _given_others(network, encoded, posterior, truths, generator)
     return loss
+
+
+def _given_others(
+    network: Network,
+    encoded: Encoded,
+    posterior: Mixture,
+    truths: Tensor,
+    generator: torch.Generator,
+) -> Tensor:
+    """Mean log q of parameters given those before them in a random order.
+
+    The marginals, in whose units conditionals are told, learn nothing from this.
+    """
+    theta = truths[:, :, :1].expand(-1, encoded.shape[1], -1, -1)
+    order = random_orders(tuple(theta.shape[:3]), theta.shape[-1], generator)
+    joint = network.joint(encoded, posterior.each(Tensor.detach))
+    return joint.terms(theta, order)[..., 1:].mean()
 
 
 def draw_truths(played: Played, lengths: Tensor, generator: torch.Generator) -> Tensor:
@@ -107,14 +127,18 @@ def draw_truths(played: Played, lengths: Tensor, generator: torch.Generator) -> 
 
 
 def target_log_prob(network: Network, encoded: Encoded, played: Played) -> Tensor:
-    """Mean log q over each episode's targets, [batch, group] (Eq. 11 averages, not sums)."""
+    """Log q of each episode's targets over their number, [batch, group] (Eq. 11).
+
+    Of parameters it is the joint density, where q knows it; predictions count each for itself.
+    """
     goal = played.goal
     total = torch.zeros(encoded.shape)
     index, real = goal.chosen()
     if index.shape[1]:
-        truth = played.world.theta.gather(1, index)[:, None]
-        log_q = network.posterior(encoded, index).log_prob(truth)
-        total = total + (log_q * real[:, None]).sum(-1)
+        truth = played.world.theta[:, None, None].expand(-1, encoded.shape[1], -1, -1)
+        order = index[:, None, None].expand(*truth.shape[:3], -1)
+        log_q = network.joint(encoded).terms(truth, order)[:, :, 0]
+        total = total + torch.where(real[:, None], log_q, 0.0).sum(-1)
     if goal.points.shape[1]:
         outcomes = played.goal_outcomes[:, None]
         outcomes = outcomes.expand(*encoded.shape, *outcomes.shape[2:])
@@ -336,6 +360,11 @@ def standardise(advantage: Tensor, step: Tensor) -> Tensor:
     The last trials of an experiment gain a tenth of what the first ones do: in nats they would
     hardly count.
     """
+    return advantage / spread_near(advantage, step)[:, None]
+
+
+def spread_near(advantage: Tensor, step: Tensor) -> Tensor:
+    """Root mean square [batch] of advantages [batch, n] at steps [batch] and those around them."""
     near = torch.exp(-0.125 * (step[:, None] - step).square())
     square = advantage.square().mean(1)
-    return advantage / ((near @ square) / near.sum(1)).sqrt().clamp_min(1e-6)[:, None]
+    return ((near @ square) / near.sum(1)).sqrt().clamp_min(1e-6)

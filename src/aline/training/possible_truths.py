@@ -21,10 +21,14 @@ import torch
 from torch import Tensor
 
 from aline.episodes import Context
+from aline.policies.importance import tempered
 from aline.spaces.outcomes import Mixture
 from aline.tasks import Task
 
-PRIOR_SHARE = 0.1  # of the others come from the prior, so that no weight can explode
+PRIOR_SHARE = 0.1  # of q's others come from the prior, so that no weight can explode
+TOGETHER_SHARE = 0.6  # of the others come from a normal that fits the parameters together
+WIDENED = 1.5  # its covariance, so that its tails are not too light
+LEAST = -1e6  # a log likelihood
 
 
 def stage_starts(length: int) -> list[int]:
@@ -56,17 +60,16 @@ class PossibleTruths:
     ) -> PossibleTruths:
         """Draw `count` others a stage from q [batch, stage, parameter] at its start."""
         starts = stage_starts(context.length)
-        first = truth[:, None, None].expand(-1, len(starts), -1, -1)
-        theta = torch.cat([first, _others(q, count, generator)], 2)
-        before = -_log_drawn_over_prior(q, theta)
-        weights = []
+        weights, theta = [], []
         for i, (start, end) in enumerate(pairwise([*starts, context.length + 1])):
-            designs, outcomes = context.designs[:, None, : end - 1], context.outcomes[:, : end - 1]
-            each = task.log_prob(theta[:, i], designs, outcomes[:, None])
-            total = torch.cat([before[:, i, :, None], each], -1).cumsum(-1)
-            weights.append(total[..., start:].mT)
+            proposal = Proposal.fitted(task, context, q[:, i], start, count // 2, generator)
+            all_ = torch.cat([truth[:, None], proposal.sample(count, generator)], 1)
+            each = _log_likelihood(task, all_, context, end - 1)
+            before = -proposal.log_prob_over_prior(all_)[..., None]
+            weights.append(torch.cat([before, each], -1).cumsum(-1)[..., start:].mT)
+            theta.append(all_)
         stage = [torch.full((part.shape[1],), i) for i, part in enumerate(weights)]
-        return cls(theta, torch.cat(weights, 1), torch.cat(stage))
+        return cls(torch.stack(theta, 1), torch.cat(weights, 1), torch.cat(stage))
 
     def draw(self, lengths: Tensor, count: int, generator: torch.Generator) -> Tensor:
         """Truths [batch, prefix, count, parameter] after `lengths` [batch, prefix] observations.
@@ -81,19 +84,73 @@ class PossibleTruths:
         return self.theta[row[..., None], self.stage[lengths][..., None], index]
 
 
-def _others(q: Mixture, count: int, generator: torch.Generator) -> Tensor:
-    """Draws [batch, stage, count, parameter], some of them from the prior."""
-    drawn = q.sample(count, generator).movedim(0, 2)
+@dataclass(frozen=True)
+class Proposal:
+    """Where others are drawn from: q's marginals, a normal that fits them together, the prior.
+
+    q's marginals know nothing of how parameters depend on each other; the normal has the means and
+    covariances of draws from them, weighed by the likelihood.
+    """
+
+    q: Mixture  # [batch, parameter]
+    mean: Tensor  # [batch, parameter]
+    root: Tensor  # [batch, parameter, parameter], lower Cholesky factor of the covariance
+
+    @classmethod
+    def fitted(
+        cls, task: Task, context: Context, q: Mixture, length: int, count: int,
+        generator: torch.Generator,
+    ) -> Proposal:  # fmt: skip
+        """After the first `length` observations, by `count` draws."""
+        drawn = _mixed_draws(q, count, generator)
+        log_weight = _log_likelihood(task, drawn, context, length).sum(-1)
+        weight = tempered(log_weight - _q_over_prior(q, drawn), max(4.0, count / 8))
+        mean = (weight[..., None] * drawn).sum(1)
+        away = drawn - mean[:, None]
+        covariance = torch.einsum("bn,bni,bnj->bij", weight, away, away)
+        floor = torch.diag_embed(1e-6 + 1e-3 * covariance.diagonal(dim1=1, dim2=2))
+        return cls(q, mean, torch.linalg.cholesky(WIDENED * (covariance + floor)))
+
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        """Draws [batch, count, parameter]."""
+        drawn = _mixed_draws(self.q, count, generator)
+        noise = torch.randn(drawn.shape, generator=generator)
+        together = self.mean[:, None] + noise @ self.root.mT
+        is_together = torch.rand(drawn.shape[:-1], generator=generator) < TOGETHER_SHARE
+        return torch.where(is_together[..., None], together, drawn)
+
+    def log_prob_over_prior(self, theta: Tensor) -> Tensor:
+        """Log density [batch, n] of theta [batch, n, parameter], over the prior's."""
+        away = (theta - self.mean[:, None]).mT
+        z = torch.linalg.solve_triangular(self.root, away, upper=False).square().sum(1)
+        spread = self.root.diagonal(dim1=1, dim2=2).log().sum(1)
+        together = -0.5 * z - spread[:, None] + 0.5 * theta.square().sum(-1)
+        apart = _q_over_prior(self.q, theta)
+        return torch.logaddexp(
+            together + math.log(TOGETHER_SHARE), apart + math.log(1 - TOGETHER_SHARE)
+        )
+
+
+def _log_likelihood(task: Task, theta: Tensor, context: Context, length: int) -> Tensor:
+    """Of the first `length` observations, [batch, n, length]."""
+    designs, outcomes = context.designs[:, None, :length], context.outcomes[:, None, :length]
+    found = task.log_prob(theta, designs, outcomes)
+    # What cannot be is as unlikely as a float can bear: a difference of infinities is no number.
+    return found.nan_to_num(nan=LEAST, neginf=LEAST)
+
+
+def _mixed_draws(q: Mixture, count: int, generator: torch.Generator) -> Tensor:
+    """Draws [batch, count, parameter] from q's marginals, some of them from the prior."""
+    drawn = q.sample(count, generator).transpose(0, 1)
     plain = torch.randn(drawn.shape, generator=generator)
     is_plain = torch.rand(drawn.shape[:-1], generator=generator) < PRIOR_SHARE
     return torch.where(is_plain[..., None], plain, drawn)
 
 
-def _log_drawn_over_prior(q: Mixture, theta: Tensor) -> Tensor:
-    """Log density [batch, stage, n] that the others are drawn with, over the prior's."""
-    wide = q.unsqueeze(2)
+def _q_over_prior(q: Mixture, theta: Tensor) -> Tensor:
+    """Log density [batch, n] of `_mixed_draws`, over the prior's."""
     prior = (-0.5 * theta.square() - 0.5 * math.log(2 * math.pi)).sum(-1)
-    gain = wide.log_prob(theta).sum(-1) - prior
+    gain = q.unsqueeze(1).log_prob(theta).sum(-1) - prior
     return torch.logaddexp(gain + math.log(1 - PRIOR_SHARE), gain.new_tensor(math.log(PRIOR_SHARE)))
 
 

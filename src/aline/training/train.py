@@ -11,7 +11,7 @@ from typing import Any
 from aline.errors import InputError
 from aline.model import Model, ModelConfig, fresh
 from aline.tasks import Task, is_differentiable
-from aline.training import lattice_teacher
+from aline.training import lattice_teacher, particle_teacher
 from aline.training.budget import Budget, parse_duration
 from aline.training.claim import claimed
 from aline.training.config import TrainingConfig
@@ -21,6 +21,7 @@ from aline.training.losses import (
     pathwise_loss,
     sampled_pool_loss,
 )
+from aline.training.memory import keep_freed_memory
 from aline.training.run import PolicyLoss, Run, seeded
 from aline.training.teacher import Teacher
 from aline.training.workers import Workers, joined, was_restarted
@@ -58,11 +59,12 @@ def train(
     task = task.checked().fitted()
     differentiable = is_differentiable(task)
     if initial is None:
-        config = config or TrainingConfig(**task.training)
+        config = config or default_config(task)
         model = model or default_model(task, differentiable)
     else:
         config = config or further(task)
         model = model or replace(initial.network.config, **_policy_layers(task))
+    keep_freed_memory()
     with joined() as workers, _folder_of(workers, out):
         run = Run(
             task=task,
@@ -93,7 +95,8 @@ def default_model(task: Task, differentiable: bool) -> ModelConfig:
 
     Zoom layers pay where fine steps in a design make a difference.
     """
-    in_box = task.spec.design.points is None and differentiable
+    is_taught = teacher_for(task) is not None
+    in_box = task.spec.design.points is None and differentiable and not is_taught
     chosen = ModelConfig(
         policy="box" if in_box else "pool",
         octaves=max(1, round(-math.log2(task.spec.resolution))),
@@ -102,9 +105,14 @@ def default_model(task: Task, differentiable: bool) -> ModelConfig:
     return replace(chosen, **task.model)
 
 
+def default_config(task: Task) -> TrainingConfig:
+    """What the task asks for; else, short episodes have few prefixes to learn from."""
+    return TrainingConfig(**{"prefixes": min(6, 2 + task.spec.horizon // 4), **task.training})
+
+
 def further(task: Task) -> TrainingConfig:
     """How a model that is trained already is trained on."""
-    config = TrainingConfig(**task.training)
+    config = default_config(task)
     return replace(config, warmup=0.0, learning_rate=0.5 * config.learning_rate)
 
 
@@ -141,8 +149,10 @@ def choose_policy_loss(
     return sampled_pool_loss if credit in ("immediate", "return") else paired_pool_loss
 
 
-def teacher_for(task: Task) -> Teacher | None:
+def teacher_for(task: Task) -> Teacher | particle_teacher.ParticleTeacher | None:
     """Who knows what this task's designs are worth, if anyone does."""
     if lattice_teacher.requirement(task) is None:
         return lattice_teacher.LatticeTeacher(task)
+    if particle_teacher.can_teach(task):
+        return particle_teacher.ParticleTeacher(task)
     return None

@@ -1,0 +1,155 @@
+"""The joint posterior: every parameter given the data and the values of any others.
+
+By the chain rule, in any order, these conditionals are a joint density, and draws one parameter
+after the other have the dependence in them. A conditional is told in units of the marginal
+posterior, and so are the values that it is given: however narrow the posterior is, what one
+parameter says about another is then a matter of numbers near one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import one_hot
+
+from aline.model.advice import Frame
+from aline.model.config import ModelConfig
+from aline.model.tokens import Mlp, octaves_of
+from aline.spaces.outcomes.mixture import STD_FLOOR, Mixture, mixture_start, read_mixture
+
+if TYPE_CHECKING:
+    from aline.model.encoder import Encoded
+    from aline.model.network import Network
+
+FAR = 8.0  # marginal standard deviations beyond which a value is as good as any other
+WIDE = 3.0  # prior standard deviations that count as the whole range of a parameter
+
+
+class Known(NamedTuple):
+    """Values of parameters that a question takes as given, on the network's scale."""
+
+    values: Tensor  # [batch, group, question, parameter]
+    mask: Tensor  # bool, the same: which of them are given
+
+
+class Conditional(nn.Module):
+    """Puts known values into a parameter's token, and makes a belief of what comes back."""
+
+    def __init__(self, parameters: int, read: int, config: ModelConfig):
+        super().__init__()
+        self.octaves = config.octaves
+        known = parameters * (3 + 2 * config.octaves)
+        # Without biases: where nothing is known, nothing is added.
+        self.embed = nn.Sequential(
+            nn.Linear(known, config.feedforward, bias=False),
+            nn.ReLU(),
+            nn.Linear(config.feedforward, config.width, bias=False),
+        )
+        start = mixture_start(config.components, read)
+        inputs = config.width + read + 3 * parameters
+        self.head = Mlp(inputs, config.feedforward, len(start))
+        with torch.no_grad():
+            self.head.second.bias.copy_(start)
+            self.head.second.weight.mul_(0.3)
+
+    def relative(self, known: Known, marginals: Frame) -> Tensor:
+        """Known values as the marginal posteriors see them, [..., 3 * parameter]."""
+        away = (known.values - marginals.mean[:, :, None]) / marginals.std[:, :, None]
+        away = away.clamp(-FAR, FAR)
+        bent = away * (1 + away * away).rsqrt()
+        given = known.mask.to(away.dtype)
+        return torch.cat([given, given * bent, given * away / 3], -1)
+
+    def tokens(self, known: Known, relative: Tensor) -> Tensor:
+        """What known values add to a parameter's token."""
+        given = known.mask.repeat_interleave(self.octaves, -1)
+        absolute = octaves_of(known.values / WIDE, self.octaves) * torch.cat([given, given], -1)
+        out: Tensor = self.embed(torch.cat([relative, absolute], -1))
+        return out
+
+    def belief(
+        self, tokens: Tensor, read: Tensor, zoom: Tensor | None, relative: Tensor, own: Frame
+    ) -> Mixture:
+        """Of decoded tokens, in units of each parameter's own marginal posterior."""
+        mean, std = own.mean[..., None], own.std[..., None]
+        near = ((read - mean) / std).clamp(-FAR, FAR)
+        numbers = self.head(torch.cat([tokens, near * (1 + near * near).rsqrt(), relative], -1))
+        zoom = None if zoom is None else zoom - std.log()
+        return read_mixture(numbers, near, zoom).moved(*own)
+
+
+@dataclass(frozen=True)
+class Joint:
+    """The joint posterior of all parameters given data, on the network's scale.
+
+    >>> from aline import load
+    >>> network = load("psychometric").network
+    >>> network.joint(network.begin(1)).sample(5, torch.Generator()).shape
+    torch.Size([1, 1, 5, 4])
+    """
+
+    network: Network
+    encoded: Encoded
+    marginals: Mixture  # [batch, group, parameter]
+
+    @cached_property
+    def frame(self) -> Frame:
+        """Means and standard deviations of the marginals."""
+        mean, std = self.marginals.moments()
+        return Frame(mean, std.clamp_min(STD_FLOOR))
+
+    def log_prob(self, theta: Tensor, columns: Sequence[int] | None = None) -> Tensor:
+        """Log density [batch, group, draw] of values theta [batch, group, draw, parameter].
+
+        Only of the parameters with indices `columns`, if given.
+        """
+        order = torch.tensor(range(theta.shape[-1]) if columns is None else columns)
+        return self.terms(theta, order.expand(*theta.shape[:3], -1)).sum(-1)
+
+    def terms(self, theta: Tensor, order: Tensor) -> Tensor:
+        """Log density of each parameter given those before it, [batch, group, draw, step].
+
+        `order` [batch, group, draw, step] are the indices of all or some of the parameters. The
+        sum over steps is their joint log density.
+        """
+        values = theta.gather(-1, order)
+        if self.network.conditional is None or order.shape[-1] < 2:
+            return _picked(self.marginals, order).log_prob(values)
+        first = _picked(self.marginals, order[..., :1]).log_prob(values[..., :1])
+        chosen = one_hot(order[..., :-1], theta.shape[-1])
+        mask = chosen.cumsum(-2).bool().flatten(2, 3)
+        known = Known(theta[..., None, :].expand(chosen.shape).flatten(2, 3), mask)
+        later = self.network.given(self.encoded, order[..., 1:].flatten(2, 3), known, self.frame)
+        log_prob = later.log_prob(values[..., 1:].flatten(2, 3))
+        return torch.cat([first, log_prob.view(values[..., 1:].shape)], -1)
+
+    @torch.no_grad()
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        """Draws [batch, group, count, parameter], one parameter after the other."""
+        drawn = self.marginals.sample(count, generator).movedim(0, 2)
+        if self.network.conditional is None:
+            return drawn
+        mask = torch.zeros(drawn.shape, dtype=torch.bool)
+        for column in range(1, drawn.shape[-1]):
+            mask[..., column - 1] = True
+            asked = torch.full(drawn.shape[:3], column)
+            belief = self.network.given(self.encoded, asked, Known(drawn, mask), self.frame)
+            drawn[..., column] = belief.sample(1, generator)[0]
+        return drawn
+
+
+def random_orders(shape: tuple[int, ...], parameters: int, generator: torch.Generator) -> Tensor:
+    """Orders of all parameters [*shape, parameter], each as likely as any other."""
+    return torch.rand(*shape, parameters, generator=generator).argsort(-1)
+
+
+def _picked(marginals: Mixture, order: Tensor) -> Mixture:
+    """The marginals [batch, group, parameter] at indices [batch, group, draw, step]."""
+    batch, groups = order.shape[:2]
+    rows = torch.arange(batch).view(-1, 1, 1, 1), torch.arange(groups).view(1, -1, 1, 1)
+    return marginals.each(lambda part: part[*rows, order])

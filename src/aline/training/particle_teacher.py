@@ -1,0 +1,138 @@
+"""A teacher for any task with a likelihood: what designs are expected to tell, by possible truths.
+
+The truths that could have given the same data (training/possible_truths.py) stand for the
+posterior. A few of them answer a design; how far each answer moves the weights of all of them,
+in nats, is what the design tells.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from aline.model import Network
+from aline.tasks import PREDICTIONS, Task
+from aline.tasks.task import BRANCHES
+from aline.training.config import TrainingConfig
+from aline.training.losses import (
+    Decisions,
+    Played,
+    alternatives,
+    paired_pool_loss,
+    read_for_policy,
+    spread_near,
+    stratified,
+)
+from aline.training.possible_truths import has_parameter_likelihood
+
+TRUTHS = 64  # that stand for a posterior, all equally likely
+COMPARED = 32  # designs at a state
+ASKED = 16  # of them answer a design, where outcomes are too many to visit each
+SHARPNESS = 4.0  # logits between designs whose worth differs by a standard deviation
+SMOOTHING = 0.5  # the width of a goal's kernel, in standard deviations of the truths
+
+
+class ParticleTeacher:
+    """Knows what designs tell about parameters, as far as possible truths do."""
+
+    def __init__(self, task: Task):
+        self.task = task
+
+    def loss(
+        self, network: Network, played: Played, config: TrainingConfig, generator: torch.Generator
+    ) -> Tensor:
+        """Squared error of the policy's scores against the worth of designs at one state each.
+
+        Both count from their mean over a state's designs: what a state is worth is not the policy's
+        to say. The worth is an estimate; its noise averages out in squares, where a softmax of it
+        would prefer designs whose worth is least certain.
+        """
+        if played.possible_truths is None or played.goal.points.shape[1]:
+            return paired_pool_loss(network, played, config, generator)
+        steps = stratified(played.batch, 1, played.length, generator)
+        at = Decisions(steps[:, 0], read_for_policy(network, played, steps), steps[:, 0] + 1)
+        compared = replace(config, alternatives=COMPARED)
+        designs = alternatives(at, played, compared, network, generator)
+        with torch.no_grad():
+            worth = self.worth(played, steps, designs, generator)
+            worth = worth - worth.mean(1, keepdim=True)
+            wanted = SHARPNESS * worth / spread_near(worth, at.step)[:, None]
+        scores = network.scores(*at.known, played.goal, designs)[:, 0]
+        scores = scores - scores.mean(1, keepdim=True)
+        return torch.nn.functional.smooth_l1_loss(scores, wanted)
+
+    def worth(
+        self, played: Played, steps: Tensor, designs: Tensor, generator: torch.Generator
+    ) -> Tensor:
+        """Nats [batch, n] about the goal that designs [batch, n, design] are expected to tell."""
+        assert played.possible_truths is not None
+        truths = played.possible_truths.draw(steps, TRUTHS, generator)[:, 0]
+        truths = truths[:, torch.randperm(TRUTHS, generator=generator)]  # they come in order
+        kernel = goal_kernel(truths, played.goal.parameters)
+        return expected_information(self.task, truths, designs, kernel, generator)
+
+
+def goal_kernel(truths: Tensor, wanted: Tensor) -> Tensor | None:
+    """How much truths [batch, n, parameter] agree on the `wanted` parameters [batch, parameter].
+
+    Rows [batch, n, n] sum to one. None where everything is wanted: then each is itself alone.
+    """
+    if bool(wanted.all()):
+        return None
+    spread = truths.std(1, keepdim=True).clamp_min(1e-6)
+    scaled = truths / spread * wanted[:, None] / SMOOTHING
+    square = torch.cdist(scaled, scaled).square()
+    square = square + 1e9 * wanted.all(1)[:, None, None] * (1 - torch.eye(truths.shape[1]))
+    return (-0.5 * square).softmax(-1)
+
+
+def expected_information(
+    task: Task,
+    truths: Tensor,
+    designs: Tensor,
+    kernel: Tensor | None,
+    generator: torch.Generator,
+) -> Tensor:
+    """Nats [batch, design] that designs are expected to tell the truths apart by.
+
+    The truths [batch, n, parameter] are equally likely. With a kernel [batch, n, n], only as far as
+    they differ in what it is about.
+    """
+    answers, is_all = _answers(task, truths, designs, generator)
+    # [batch, answer, truth, design]
+    each = task.log_prob(truths[:, None], designs[:, None, None], answers)
+    each = each.nan_to_num(nan=-1e6, neginf=-1e6, posinf=1e6)
+    total = each.logsumexp(2, keepdim=True)
+    log_share = each - total
+    share = log_share.exp()
+    if kernel is not None:
+        log_share = (kernel[:, None] @ share).clamp_min(1e-30).log()
+    told = (share * log_share).sum(2) + math.log(each.shape[2])  # [batch, answer, design]
+    if not is_all:
+        return told.mean(1)
+    likely = (total[:, :, 0] - math.log(each.shape[2])).exp()
+    return (told * likely).sum(1)
+
+
+def _answers(
+    task: Task, truths: Tensor, designs: Tensor, generator: torch.Generator
+) -> tuple[Tensor, bool]:
+    """Outcomes [batch, answer, 1, design, *event], and whether these are all that there are."""
+    batch, count = designs.shape[:2]
+    every = task.spec.outcome.enumerate()
+    if every is not None and len(every) <= BRANCHES:
+        answers = every.view(1, -1, 1, 1, *every.shape[1:])
+        return answers.expand(batch, -1, 1, count, *every.shape[1:]), True
+    asked = truths[:, :ASKED].flatten(0, 1)
+    repeated = designs.repeat_interleave(ASKED, 0)
+    answers = task.worlds(asked, generator).answer(repeated, generator)
+    return answers.view(batch, ASKED, 1, count, *answers.shape[2:]), False
+
+
+def can_teach(task: Task) -> bool:
+    """Whether possible truths can be had, and some goal is about parameters."""
+    wants = any(name != PREDICTIONS for names, _ in task.spec.targets for name in names)
+    return has_parameter_likelihood(task) and wants
