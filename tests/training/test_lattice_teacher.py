@@ -22,6 +22,7 @@ from aline.tasks import PREDICTIONS, Task, get
 from aline.training import TrainingConfig
 from aline.training.lattice_teacher import POINTS, LatticeTeacher, choose_nodes, requirement
 from aline.training.losses import Played, paired_pool_loss, sampled_pool_loss, up_to
+from aline.training.particle_teacher import ParticleTeacher
 from aline.training.teacher import Teacher
 from aline.training.train import choose_policy_loss
 
@@ -184,23 +185,21 @@ def test_it_is_the_default_where_it_applies() -> None:
     assert isinstance(getattr(found, "__self__", None), Teacher)
     assert chosen(line(Box(x=(-1.0, 1.0))), credit="paired") is paired_pool_loss
     assert chosen(line(Box(x=(-1.0, 1.0))), credit="return") is sampled_pool_loss
-    assert chosen(get("linear")) is paired_pool_loss
+    assert isinstance(getattr(chosen(get("linear")), "__self__", None), ParticleTeacher)
+    assert chosen(get("gp1d")) is paired_pool_loss
     for name in aline.tasks.BUILT_IN:
         assert (requirement(get(name)) is None) is name.startswith("psychometric")
 
 
 BOX = Box(x=(-1.0, 1.0))
-MANY = {name: Uniform(-1.0, 1.0) for name in ("middle", "b", "c", "d", "e")}
 
 
 @pytest.mark.parametrize(
     ("task", "message"),
     [
-        (line(BOX, log_likelihood=None), "binary outcome and a log_likelihood"),
-        (line(BOX, targets={("middle", PREDICTIONS): 1.0}), "goals of parameters only"),
+        (line(BOX, log_likelihood=None), "a log_likelihood of the parameters alone"),
+        (line(BOX, targets={(PREDICTIONS,): 1.0}), "a goal of parameters"),
         (line(BOX, latent=lambda theta, generator: {}), "without latent"),
-        (line(BOX, parameters=MANY), "1 to 4 parameters"),
-        (line(Box(x=(-1.0, 1.0), y=(0.0, 1.0))), "one design axis or a pool"),
         (line(BOX, log_likelihood=lambda t, d, y: d["x"] * torch.nan), "returned NaN"),
     ],
 )

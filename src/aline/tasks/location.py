@@ -68,5 +68,6 @@ def location(sources: int = 1, dimensions: int = 2, horizon: int = 30) -> Task:
         budget="90min",
         # The data soon rule out every other draw from the prior: none could stand in for the truth.
         training={"possible_truths": 0},
+        model={"policy": "box"},  # learned by gradient, from `explore` on
         config={"sources": sources, "dimensions": dimensions, "horizon": horizon},
     )

@@ -20,9 +20,8 @@ class TrainingConfig:
     clip: float = 1.0
     warmup: float = 0.1  # share of the budget with random designs and no policy
     prefixes: int = 6  # sampled prefixes of each episode that q learns from, an update
-    possible_truths: int = (
-        256  # other truths that q learns from too, where their likelihood is known
-    )
+    # Other truths that q and a teacher learn from too, where their likelihood is known.
+    possible_truths: int = 128
     points: int = 2  # predictions a prefix that q learns from
     candidates: int = 24  # scored at each step while playing (pool policy)
     pool: int = 100  # instead of them, fixed for an episode, where a plug-in chooses

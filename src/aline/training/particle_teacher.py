@@ -132,7 +132,10 @@ def _answers(
     return answers.view(batch, ASKED, 1, count, *answers.shape[2:]), False
 
 
-def can_teach(task: Task) -> bool:
-    """Whether possible truths can be had, and some goal is about parameters."""
-    wants = any(name != PREDICTIONS for names, _ in task.spec.targets for name in names)
-    return has_parameter_likelihood(task) and wants
+def requirement(task: Task) -> str | None:
+    """What a task lacks for its policy to be taught, in words."""
+    if not has_parameter_likelihood(task):
+        return "a log_likelihood of the parameters alone, without latent"
+    if not any(name != PREDICTIONS for names, _ in task.spec.targets for name in names):
+        return "a goal of parameters"
+    return None

@@ -62,10 +62,15 @@ class PossibleTruths:
         starts = stage_starts(context.length)
         weights, theta = [], []
         for i, (start, end) in enumerate(pairwise([*starts, context.length + 1])):
-            proposal = Proposal.fitted(task, context, q[:, i], start, count // 2, generator)
-            all_ = torch.cat([truth[:, None], proposal.sample(count, generator)], 1)
+            if start == 0:  # nothing is known: the others come from the prior
+                others = torch.randn(len(truth), count, truth.shape[1], generator=generator)
+                all_ = torch.cat([truth[:, None], others], 1)
+                before = torch.zeros(*all_.shape[:2], 1)
+            else:
+                proposal = Proposal.fitted(task, context, q[:, i], start, count // 2, generator)
+                all_ = torch.cat([truth[:, None], proposal.sample(count, generator)], 1)
+                before = -proposal.log_prob_over_prior(all_)[..., None]
             each = _log_likelihood(task, all_, context, end - 1)
-            before = -proposal.log_prob_over_prior(all_)[..., None]
             weights.append(torch.cat([before, each], -1).cumsum(-1)[..., start:].mT)
             theta.append(all_)
         stage = [torch.full((part.shape[1],), i) for i, part in enumerate(weights)]

@@ -39,6 +39,7 @@ from aline.training.possible_truths import PossibleTruths, has_parameter_likelih
 from aline.training.workers import Workers
 
 CHECKPOINT = "checkpoint.safetensors"
+REFINED = {True: 0, False: 1}  # by whether a round explores: how often points are tried again
 JUDGED = 4  # rounds of which one is asked for J, a pass of its own: a line of metrics averages many
 
 PolicyLoss = Callable[[Network, Played, TrainingConfig, torch.Generator], Tensor]
@@ -250,10 +251,10 @@ class Run:
         greedy, begun, share = torch.rand(3, generator=generator).tolist()
         explore = greedy >= self.config.greedy_share
         # An experiment chooses among many: a greedy choice among few would teach another play.
-        candidates = self.config.candidates * (1 if explore else 4)
+        candidates = self.config.candidates * (1 if explore else 2)
         count = int(share * self.task.spec.horizon) if begun < self.config.random_share else 0
         engine = BatchEngine(self.network)
-        policy = LearnedPolicy(engine, explore=explore, candidates=candidates, task=self.task)
+        policy = LearnedPolicy(engine, explore, candidates, REFINED[explore], self.task)
         return policy, count
 
     def offers(self, batch: int, generator: torch.Generator) -> Offers:

@@ -143,7 +143,7 @@ def choose_policy_loss(
         return teacher.loss
     if credit == "information":
         raise InputError(
-            f"credit 'information' needs {lattice_teacher.requirement(task)}, which task "
+            f"credit 'information' needs {particle_teacher.requirement(task)}, which task "
             f"{task.spec.name} has not: use paired"
         )
     return sampled_pool_loss if credit in ("immediate", "return") else paired_pool_loss
@@ -153,6 +153,6 @@ def teacher_for(task: Task) -> Teacher | particle_teacher.ParticleTeacher | None
     """Who knows what this task's designs are worth, if anyone does."""
     if lattice_teacher.requirement(task) is None:
         return lattice_teacher.LatticeTeacher(task)
-    if particle_teacher.can_teach(task):
+    if particle_teacher.requirement(task) is None:
         return particle_teacher.ParticleTeacher(task)
     return None
