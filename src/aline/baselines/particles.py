@@ -174,7 +174,7 @@ class ParticlePolicy:
         return torch.cat([self._nested(z, x, effort.asked, generator) for z, x in parts])
 
     def _exactly(self, truths: Tensor, designs: Tensor, every: Tensor) -> Tensor:
-        """Where outcomes [outcome, *event] are few: the entropy of the mean less the mean entropy."""
+        """For few outcomes [outcome, *event]: the mean's entropy less the mean entropy."""
         count = designs.shape[1]
         outcomes = [y.expand(1, 1, count, *y.shape) for y in every]
         # [outcome, batch, truth, design]
@@ -200,7 +200,7 @@ class ParticlePolicy:
 
 
 def largest_step(log_weight: Tensor, new: Tensor, most: Tensor) -> Tensor:
-    """How much of a likelihood [batch, particle] can be taken in with enough that count, [batch]."""
+    """How much of a likelihood [batch, particle] leaves enough that count, [batch]."""
     low, high = torch.zeros_like(most), most
     enough = ENOUGH * log_weight.shape[1]
     if bool((effective(log_weight + most[:, None] * new) >= enough).all()):
