@@ -27,7 +27,7 @@ FEW = 12  # candidates that are looked at closely, beside as many around each of
 BEST = 4
 ENOUGH = 0.5  # the share of particles that must count
 MOVES = 3  # Markov steps after a resampling
-STAGES = 12  # in which an observation is taken in at most
+STAGES = 40  # in which an observation is taken in at most
 BRANCHES = 8  # outcomes up to which an expectation visits each
 WORST = -1e6  # a log likelihood of what cannot be: a sum of them stays a number
 AT_ONCE = 2**18  # likelihood values held at a time, so that they stay in the cache
@@ -200,17 +200,18 @@ class ParticlePolicy:
 
 
 def largest_step(log_weight: Tensor, new: Tensor, most: Tensor) -> Tensor:
-    """How much of a likelihood [batch, particle] leaves enough that count, [batch]."""
-    low, high = torch.zeros_like(most), most
+    """How much of a likelihood [batch, particle] leaves enough that count, [batch], at most `most`.
+
+    Bisection of the logarithm: of a sharp likelihood a billionth may be enough.
+    """
     enough = ENOUGH * log_weight.shape[1]
-    if bool((effective(log_weight + most[:, None] * new) >= enough).all()):
-        return most
-    for _ in range(20):
+    is_whole = effective(log_weight + most[:, None] * new) >= enough
+    low, high = torch.full_like(most, -40.0), torch.zeros_like(most)
+    for _ in range(0 if bool(is_whole.all()) else 16):
         middle = (low + high) / 2
-        fits = effective(log_weight + middle[:, None] * new) >= enough
+        fits = effective(log_weight + (most * middle.exp2())[:, None] * new) >= enough
         low, high = torch.where(fits, middle, low), torch.where(fits, high, middle)
-    fits = effective(log_weight + most[:, None] * new) >= enough
-    return torch.where(fits, most, low)
+    return torch.where(is_whole, most, most * low.exp2())
 
 
 def effective(log_weight: Tensor) -> Tensor:

@@ -138,7 +138,8 @@ def judge(
     """
     if not can_be_judged(model):
         raise InputError(
-            f"task {model.spec.name} has no parameters to judge by: use aline evaluate"
+            f"task {model.spec.name} is about functions, or has no parameters: a verdict is about "
+            "parameters; use aline evaluate or aline bench"
         )
     clock, task = Clock(seconds), task.described_by(model.spec)
     measure = Measurement.of(task, model.network)

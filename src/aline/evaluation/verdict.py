@@ -16,6 +16,7 @@ NAMES = {
     FIXED: "the best fixed schedule",
     GREEDY: "exact greedy play",
 }
+NOTHING = "No policy learns anything here"
 SMALL = 0.02  # nats: a difference that nobody would train longer for
 NEAR = 0.97  # of what greedy play gains is as good as it
 BLUNT = 0.1  # nats, or this share of what is gained: a wider interval says nothing
@@ -54,8 +55,9 @@ class Verdict:
     def sentence(self) -> str:
         """The verdict in words."""
         if self.learned_nothing:
-            best = _best(self.gained)
-            return f"No policy learns anything here: at most {best:.2f} nats are gained."
+            best = max(0.0, *(one.value for one in self.gained.values()))
+            who = "The model has learned nothing yet" if self.contrastive is None else NOTHING
+            return f"{who}: at most {best:.2f} nats are gained."
         if self.is_all_the_same:
             return (
                 "The choice of designs makes no difference here: every policy gains about "
@@ -77,10 +79,12 @@ class Verdict:
                 f"The learned policy gains {self._nats(LEARNED)}, level with the best fixed "
                 f"schedule ({self._number(FIXED)}); random designs gain {self._number(RANDOM)}."
             )
+        share = self.share_of_greedy
+        greedy = "" if share is None else f", and {share:.2f} of what exact greedy play does"
         return (
             f"The learned policy gains {self._nats(LEARNED)}: {_apart(self.ours_minus[FIXED])} "
             f"more than the best fixed schedule, {_apart(self.ours_minus[RANDOM])} more than "
-            f"random designs{self._share_of_greedy()}."
+            f"random designs{greedy}."
         )
 
     @property
@@ -107,7 +111,7 @@ class Verdict:
     @property
     def learned_nothing(self) -> bool:
         """Whether even the best policy gains nothing."""
-        return _best(self.gained) < SMALL
+        return all(one.value - one.ci95 < SMALL for one in self.gained.values())
 
     @property
     def is_all_the_same(self) -> bool:
@@ -121,20 +125,17 @@ class Verdict:
     def _clearly_better(self) -> str | None:
         """The policy that ours is furthest behind, if it clearly is."""
         behind = {name: d.value for name, d in self.ours_minus.items() if _is_below(d)}
-        if self.gained[LEARNED].value >= NEAR * self._greedy:
+        if self.share_of_greedy is not None and self.share_of_greedy >= NEAR:
             behind.pop(GREEDY, None)
         return min(behind, key=lambda name: behind[name]) if behind else None
 
     @property
-    def _greedy(self) -> float:
-        """What greedy play gains on the experiments that it shared with ours."""
-        return self.gained[GREEDY].value if GREEDY in self.gained else 0.0
-
-    def _share_of_greedy(self) -> str:
+    def share_of_greedy(self) -> float | None:
+        """Ours over what exact greedy play gains, on the experiments that both have played."""
         if GREEDY not in self.gained:
-            return ""
-        ours = self._greedy + self.ours_minus[GREEDY].value
-        return f", and {ours / self._greedy:.2f} of what exact greedy play does"
+            return None
+        greedy = self.gained[GREEDY].value
+        return (greedy + self.ours_minus[GREEDY].value) / greedy
 
     def _nats(self, name: str) -> str:
         return f"{self.gained[name].value:.2f} nats"
@@ -212,10 +213,6 @@ def _plain_estimates(estimates: Mapping[str, Estimate]) -> dict[str, Any]:
         name: {key: round(value, 4) for key, value in asdict(one).items()}
         for name, one in estimates.items()
     }
-
-
-def _best(gained: Mapping[str, Estimate]) -> float:
-    return max(one.value for one in gained.values())
 
 
 def _is_above(one: Estimate) -> bool:
