@@ -92,12 +92,14 @@ class Measurement:
 def after_training(model: Model, task: Task, budget: float | None, progress: bool) -> Model:
     """The model with its verdict in its card; the model as it was where there is nothing to judge.
 
-    It takes a tenth of the budget [seconds], and two minutes at most. A simulator or a likelihood
+    It takes a tenth of the budget [seconds], or of the training where that had rounds, and two
+    minutes at most. A simulator or a likelihood
     that fails here must not cost a training: then the card says why there is no verdict.
     """
     if not can_be_judged(model):
         return model
-    seconds = LONGEST if budget is None else min(LONGEST, max(SHORTEST, 0.1 * budget))
+    spent = budget or model.training["seconds"]
+    seconds = min(LONGEST, max(SHORTEST, 0.1 * spent))
     try:
         verdict = judge(model, task, seconds=seconds)
     except Exception as error:

@@ -69,8 +69,8 @@ def train(
     else:
         config = config or further(task)
         model = model or replace(initial.network.config, **_policy_layers(task))
-    limit = Budget.of(budget or task.budget, rounds)
     with joined() as workers, _folder_of(workers, out):
+        limit = Budget.of(budget or task.budget, rounds)
         run = Run(
             task=task,
             config=config,
