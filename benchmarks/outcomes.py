@@ -63,7 +63,7 @@ def parse() -> argparse.Namespace:
 def measured(name: str, kind: Kind, options: argparse.Namespace) -> list[Row]:
     """The rows of one kind."""
     task = kind.task(name=name, horizon=HORIZON, targets=TARGETS).fitted()
-    model = train(task, options.budget, seed=options.seed, progress=False)
+    model = train(task, options.budget, seed=options.seed, progress=False, verdict=False)
     task = task.described_by(model.spec)
     rows: list[Row] = evaluate(model, task, options.episodes, seed=options.seed + 1)["rows"]
     for metric, estimate in predicted(model, task, options.episodes, options.seed + 2):

@@ -13,11 +13,12 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from aline import __version__, zoo
+from aline.app.card import facts_of
 from aline.app.cli import app
 from aline.app.taskfile import load_task
 from aline.files import read_card
 from aline.model import Model
-from aline.tasks import BUILT_IN, Task
+from aline.tasks import BUILT_IN, Task, get
 
 COMMANDS = ("demo", "tasks", "models", "train", "evaluate", "bench", "serve")
 
@@ -375,3 +376,17 @@ def test_a_mistake_in_a_real_process_is_one_line() -> None:
     assert result.stdout == ""
     assert result.stderr.startswith("aline: a model must be a folder")
     assert result.stderr.count("\n") == 1
+
+
+def test_a_verdict_is_measured_kept_and_shown(
+    tmp_path: Path, save: Callable[[Task, Path], Path]
+) -> None:
+    folder = save(get("linear", horizon=2), tmp_path / "linear")
+    result = run("evaluate", folder, "--verdict", "--record", "--episodes", "16")
+    assert result.exit_code == 0, result.output
+    assert "the best fixed schedule" in result.stdout
+    verdict = Model.load(folder).measurements["verdict"]
+    assert verdict["sentence"] in result.stdout
+    again = run("evaluate", folder, "--episodes", "2")
+    assert verdict["sentence"] in again.stdout
+    assert facts_of(Model.load(folder))["verdict"].startswith(verdict["sentence"])

@@ -22,11 +22,12 @@ from aline.baselines import (
     Vsoed,
     VsoedConfig,
 )
+from aline.baselines.particles import ParticlePolicy
 from aline.engine import BatchEngine, LiveEngine, TorchRunner
 from aline.episodes import FixedPool, Offer, Policy, RandomPolicy, play
 from aline.functions.standardised import StandardisedEngine
 from aline.model import Network
-from aline.policies import LearnedPolicy, Memory
+from aline.policies import FixedPolicy, LearnedPolicy, Memory
 from aline.spaces import Binary, Pool, Real
 from aline.tasks import Task, get, is_differentiable
 
@@ -76,6 +77,7 @@ def policies(task: Task) -> dict[str, Policy]:
         grid_policies(task)
         | {
             "random": RandomPolicy(task.spec.design),
+            "fixed": FixedPolicy(task.spec.design.sample(1, 4, seeded(8))[0]),
             "learned": LearnedPolicy(pool, candidates=12),
             "learned, exploring": LearnedPolicy(pool, explore=True, candidates=12),
             "learned, refining": LearnedPolicy(pool, candidates=12, refine=2),
@@ -106,7 +108,10 @@ def needing_a_likelihood(task: Task) -> dict[str, Policy]:
     """The baselines that differentiate outcomes, and RL-BOED."""
     if task.log_likelihood is None:
         return {}
-    found: dict[str, Policy] = {"rl-boed": RlBoed(task, RlBoedConfig(width=8, code=4)).policy()}
+    found: dict[str, Policy] = {
+        "rl-boed": RlBoed(task, RlBoedConfig(width=8, code=4)).policy(),
+        "greedy on particles": ParticlePolicy(task, particles=200, candidates=12),
+    }
     if is_differentiable(task):
         few = VpceConfig(fit_steps=2, design_steps=2, contrastive=3, outer=3)
         found |= {"dad": Dad(task).policy(), "vpce": VpcePolicy(task, few)}

@@ -16,7 +16,7 @@ from aline.model import ModelConfig
 from aline.tasks import get
 from aline.tasks.linear import exact_posterior
 from aline.training import TrainingConfig
-from aline.training.budget import parse_duration
+from aline.training.budget import Budget, parse_duration
 from aline.training.run import Run
 
 SMALL = ModelConfig(width=16, heads=2, layers=2, feedforward=32, components=3)
@@ -224,3 +224,29 @@ def test_a_function_task_trains_as_it_asks_to() -> None:
     assert model.network.config.plugin_settings["kernels"] == 12
     assert model.network.config.policy == "plugin"
     assert posterior_of(model.network, Context.empty(1, 1)).mean.isfinite().all()
+
+
+def test_a_training_ends_with_a_verdict_where_it_is_wanted(capsys):
+    task = get("linear", horizon=3)
+    model = quick(task, rounds=1, verdict=True, progress=True)
+    verdict = model.measurements["verdict"]
+    assert json.loads(json.dumps(verdict)) == verdict
+    assert set(verdict["gained"]) == {"learned", "random", "fixed", "greedy"}
+    assert len(verdict["schedule"]["x"]) == 3
+    assert verdict["sentence"] in capsys.readouterr().out
+    assert "verdict" not in quick(task, rounds=1).measurements
+
+
+def test_a_likelihood_that_fails_costs_the_verdict_and_not_the_training(capsys):
+    task = get("linear", horizon=3)
+    config = replace(QUICK, possible_truths=0)
+    task.log_likelihood = lambda theta, design, outcome: 1 / 0
+    model = quick(task, rounds=1, config=config, verdict=True, progress=True)
+    assert model.measurements["verdict"] == {"failed": "ZeroDivisionError: division by zero"}
+    assert "The verdict could not be measured: ZeroDivisionError" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("budget", "is_long"), [("59s", False), ("1min", True), ("2h", True)])
+def test_a_budget_of_a_minute_is_worth_a_verdict(budget, is_long):
+    assert Budget.of(budget, None).is_long is is_long
+    assert not Budget.of(budget, 5).is_long

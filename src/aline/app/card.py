@@ -9,8 +9,11 @@ from typing import Any
 from aline import __version__
 from aline.app.tables import duration, short
 from aline.errors import StateError
+from aline.evaluation.verdict import Verdict
 from aline.model import Model
 from aline.spaces import Design, Parameters
+
+VERDICT = "verdict"
 
 
 def facts_of(model: Model) -> dict[str, str]:
@@ -30,9 +33,18 @@ def facts_of(model: Model) -> dict[str, str]:
     for key, name in (("machine", "trained on"), ("command", "trained with"), ("seed", "its seed")):
         if key in training:
             facts[name] = str(training[key])
-    facts |= {f"measured {k}": _value(v) for k, v in model.measurements.items()}
+    measured = {k: v for k, v in model.measurements.items() if k != VERDICT}
+    facts |= {f"measured {k}": _value(v) for k, v in measured.items()}
+    verdict = model.measurements.get(VERDICT, {})
+    words = [verdict[part] for part in ("sentence", "remedy") if verdict.get(part)]
+    facts |= {VERDICT: " ".join(words)} if words else {}
     facts["aline"] = __version__
     return facts
+
+
+def verdict_lines(verdict: Mapping[str, Any] | None) -> list[str]:
+    """What the card says of its policy beside others, as a table and in words; none if nothing."""
+    return [] if verdict is None else ["", *Verdict.from_json(verdict).lines()]
 
 
 def record_in_card(model: Model, result: Mapping[str, Any]) -> None:

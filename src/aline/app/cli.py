@@ -160,6 +160,14 @@ def train(
             show_default="one a core, at most 4; one with --rounds",
         ),
     ] = None,
+    verdict: Annotated[
+        bool | None,
+        typer.Option(
+            "--verdict/--no-verdict",
+            help="End by measuring how well it did, beside other ways to choose designs.",
+            show_default="yes with a budget of a minute or more",
+        ),
+    ] = None,
 ) -> None:
     """Train a model for a task.
 
@@ -181,7 +189,7 @@ def train(
         **chosen(loaded, policy, credit, initial),
     }  # fmt: skip
     if not launched().is_first:  # only the first worker writes and speaks
-        work(loaded, out=folder, progress=False, **options)
+        work(loaded, out=folder, progress=False, verdict=False, **options)
         return
     count = worker_count(workers, loaded, rounds)
     same = {
@@ -193,7 +201,7 @@ def train(
             prepare(folder, resume=resume, overwrite=overwrite)
             say(f"Training {loaded.spec.name} into {folder} (Ctrl-C stops, --resume continues)")
             with accompanied(count, worker_arguments(task, same, resume=resume)):
-                model = train_into(folder, loaded, command(), **options)
+                model = train_into(folder, loaded, command(), verdict=verdict, **options)
                 if model.training["seconds"] >= WORTH_EXPORTING and can_export():
                     say("Exporting the network for live use: about half a minute")
                     model.export(folder / "graph.onnx")
@@ -256,14 +264,27 @@ def evaluate(
     record: Annotated[
         bool, typer.Option("--record", help="Also keep what it is at the end in the model's card.")
     ] = False,
+    verdict: Annotated[
+        bool,
+        typer.Option(
+            "--verdict",
+            help="Compare with random designs, a fixed schedule and greedy play instead.",
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Measure how good a model is, against the exact posterior where there is one."""
-    from aline.app.card import record_in_card
-    from aline.app.scores import bound, measure, score_lines
+    from aline.app.card import record_in_card, verdict_lines
+    from aline.app.scores import bound, compare, measure, score_lines
     from aline.app.subject import open_subject
 
     subject = open_subject(model, task)
+    if verdict:
+        compared = compare(subject, episodes, seed, record)
+        if output is not None:
+            _write_json(output, compared)
+        show(compared, verdict_lines(compared), as_json)
+        return
     if contrastive is not None and refined:
         raise InputError("--refined is for posteriors, not for bounds: leave out --contrastive")
     if contrastive is not None:
@@ -273,11 +294,11 @@ def evaluate(
     else:
         result = measure(subject, episodes, seed, refined)
     if output is not None:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        output.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+        _write_json(output, result)
     if record:
         record_in_card(subject.model, result)
-    show(result, score_lines(result), as_json)
+    stored = subject.model.measurements.get("verdict")
+    show(result, [*score_lines(result), *verdict_lines(stored)], as_json)
     if output is not None and not as_json:
         say(f"\nWritten to {output}")
 
@@ -341,6 +362,11 @@ def bench(
         show(measured, [each.markdown(measured)], as_json)
         if not as_json:
             say("\nWritten: " + ", ".join(map(str, files)))
+
+
+def _write_json(path: Path, data: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
 
 
 def _names(text: str | None) -> tuple[str, ...] | None:

@@ -10,7 +10,9 @@ from typing import Any
 
 from aline.app.subject import Subject
 from aline.app.tables import aligned
+from aline.errors import StateError
 from aline.evaluation import Protocol, evaluate, evaluate_information
+from aline.evaluation.judge import LONGEST, judge, with_verdict
 
 Row = dict[str, Any]
 
@@ -64,6 +66,24 @@ def bound(
         return evaluate_information(
             subject.model, subject.task, protocol, contrastive, contrastive // 100, tell
         )
+
+
+def compare(subject: Subject, episodes: int, seed: int, record: bool) -> dict[str, Any]:
+    """The learned policy beside others, as a verdict; kept in the model's card if wanted."""
+    if record and subject.model.source is None:
+        raise StateError("the model has no folder yet: save it before its verdict is kept")
+    with _bar(f"judging {subject.name}") as tell:
+        verdict = judge(
+            subject.model,
+            subject.task,
+            seconds=LONGEST,
+            episodes=episodes,
+            seed=seed,
+            progress=tell,
+        )
+    if record and subject.model.source is not None:
+        with_verdict(subject.model, verdict).save(subject.model.source)
+    return verdict.to_json()
 
 
 @contextmanager

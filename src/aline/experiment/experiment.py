@@ -25,6 +25,7 @@ from aline.experiment.settings import (
     check_seed,
     check_standardise,
     plain_metadata,
+    plain_policy,
     plain_stop,
     plain_target,
 )
@@ -47,6 +48,9 @@ class Experiment:
     outcomes may come in any units: the network sees them less their mean and over their spread so
     far; parameters in the outcome's units are then in units of that spread. There `noise`, the
     standard deviation of an outcome about the truth, in its units, helps where you know it.
+
+    `policy="fixed"` asks the best fixed schedule in the model's card (`aline evaluate MODEL
+    --verdict`), trial by trial, and from its start again after its end; the posterior is as ever.
 
     The experiment is `finished` when `horizon` trials are told (earlier data that was attached
     does not count), or when the 95 % interval of every parameter in `stop` is narrower than the
@@ -77,6 +81,7 @@ class Experiment:
         metadata: Mapping[str, Any] | None = None,
         standardise: bool = False,
         noise: float | None = None,
+        policy: str = "learned",
         key: str | None = None,
     ):
         spec = check_model(model).spec
@@ -96,6 +101,7 @@ class Experiment:
             "metadata": check_metadata(metadata),
             "standardise": standardise,
             "noise": check_noise(noise, standardise),
+            **plain_policy(model, policy),
             **({} if key is None else {"key": check_key(key)}),
         }
         state = State.start(model, created)
@@ -199,6 +205,11 @@ class Experiment:
     @stop.setter
     def stop(self, stop: Mapping[str, float] | None) -> None:
         self._change(stop=plain_stop(self._state.spec, stop))
+
+    @property
+    def policy(self) -> str:
+        """Who chooses designs: "learned", or "fixed" for the schedule in the model's card."""
+        return str(self._created.get("policy", "learned"))
 
     @property
     def shares_a_pass(self) -> bool:

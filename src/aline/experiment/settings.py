@@ -11,6 +11,7 @@ from aline.episodes import goal_of, predictions
 from aline.episodes.goals import Predictions, Target
 from aline.errors import InputError
 from aline.experiment.trial import plain_designs
+from aline.model import Model
 from aline.spaces import Box
 from aline.tasks import PREDICTIONS, Spec
 
@@ -33,6 +34,24 @@ def check_seed(seed: int) -> int:
     if not isinstance(seed, int) or isinstance(seed, bool):
         raise InputError(f"seed must be a whole number, got {seed!r}")
     return seed
+
+
+def plain_policy(model: Model, policy: str) -> dict[str, Any]:
+    """Who chooses designs: nothing to keep of the learned policy, else the schedule itself.
+
+    The journal holds it, so that another verdict in the model's card changes no experiment.
+    """
+    if policy == "learned":
+        return {}
+    if policy != "fixed":
+        raise InputError(f"policy must be 'learned' or 'fixed', got {policy!r}")
+    schedule = model.measurements.get("verdict", {}).get("schedule")
+    if not schedule:
+        raise InputError(
+            "policy='fixed' needs the fixed schedule of a verdict, and the model's card has none: "
+            "measure one with `aline evaluate MODEL --verdict --record`"
+        )
+    return {"policy": "fixed", "schedule": plain_designs(model.spec.design, schedule)}
 
 
 def check_name(name: str) -> str:

@@ -27,7 +27,8 @@ from aline.experiment.settings import read_target
 from aline.experiment.storage import Event
 from aline.experiment.trial import Trial, read_design
 from aline.model import Model
-from aline.policies import LearnedPolicy, Memory
+from aline.policies import FixedPolicy, LearnedPolicy, Memory
+from aline.policies.fixed import Place
 from aline.spaces import Outcome, Real
 from aline.tasks import Spec
 
@@ -44,6 +45,7 @@ class State:
     stop: Mapping[str, float]  # name -> the 95 % interval's width that is narrow enough
     allowed: Allowed
     seed: int
+    fixed: FixedPolicy | None = None  # asks a schedule, in place of the policy
     trials: tuple[Trial, ...] = ()
     open: Mapping[int, Tensor] = field(default_factory=dict)  # trial -> its design [design]
     rows: tuple[int, ...] = ()  # the trial of each observation in the data
@@ -71,6 +73,7 @@ class State:
             stop=event["stop"],
             allowed=Allowed.read(space, plain_restriction(space, None, repeats=True)),
             seed=event["seed"],
+            fixed=FixedPolicy(space.read(event["schedule"])) if "schedule" in event else None,
         )
 
     @torch.inference_mode()
@@ -120,7 +123,12 @@ class State:
     @cached_property
     def posterior(self) -> Posterior:
         """The parameters' posterior; it and the next design share one pass of the network."""
-        if self.policy.is_one_pass and self.allowed.is_everything and not self.open:
+        if (
+            self.fixed is None
+            and self.policy.is_one_pass
+            and self.allowed.is_everything
+            and not self.open
+        ):
             choose_ahead([self])
         return posterior_of(self.engine, self.data)
 
@@ -149,7 +157,8 @@ class State:
         """Whether its choice can be computed together with those of others."""
         is_plain = not self.is_standardised and self.engine.network.config.plugin is None
         is_free = self.allowed.is_everything and not self.goal.points.shape[1]
-        return is_plain and is_free and self.policy.informed is None
+        is_adaptive = self.fixed is None and self.policy.informed is None
+        return is_plain and is_free and is_adaptive
 
     def request(self) -> Request:
         """What the policy is to choose from, knowing what.
@@ -201,6 +210,8 @@ def choose_ahead(states: Sequence[State]) -> None:
 @torch.inference_mode()
 def _choices(states: Sequence[State]) -> Tensor:
     """Designs [state, design], of one state or of several that share a pass."""
+    if states[0].fixed is not None:
+        return _scheduled(states[0], states[0].fixed)
     requests, policy = [state.request() for state in states], states[0].policy
     if len(requests) == 1:
         data, goal, offer, generator = requests[0]
@@ -212,6 +223,12 @@ def _choices(states: Sequence[State]) -> Tensor:
     chosen = policy.choose(Memory(together, Goal.together(goals)), None, luck)
     together.share([request.data for request in requests])
     return chosen
+
+
+def _scheduled(state: State, policy: FixedPolicy) -> Tensor:
+    """The schedule's design [1, design] after the trials that count, told or open."""
+    _, _, offer, generator = state.request()
+    return policy.choose(Place(1, state.told + len(state.open)), offer, generator)
 
 
 @torch.inference_mode()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from aline.errors import InputError
 
+WORTH_JUDGING = 60.0  # seconds of training from which on its end says how well it did
 _SECONDS = {"s": 1.0, "sec": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0}
 
 
@@ -33,6 +34,11 @@ class Budget:
         if rounds < 1:
             raise InputError(f"rounds must be at least 1, got {rounds}")
         return cls(rounds=rounds)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it is worth to see what came of it."""
+        return self.seconds is not None and self.seconds >= WORTH_JUDGING
 
     def progress(self, done: int, elapsed: float) -> float:
         """The share spent, in [0, 1], after some rounds and seconds."""

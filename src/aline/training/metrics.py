@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import os
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,20 +20,29 @@ if TYPE_CHECKING:
 
 METRICS = "metrics.jsonl"
 ROUNDS_A_LINE = 20
+SECONDS_A_LINE = 5.0  # on stderr
+FEWEST_ROUNDS = 50  # that a training needs to warm up
+
+
+Line = dict[str, float | None]
 
 
 class Metrics:
-    """Averages over some rounds, a line of JSON each time, and a progress bar."""
+    """Averages over some rounds, a line of JSON each time, and a progress bar.
+
+    Where there is no terminal, lines on stderr stand in for the bar.
+    """
 
     def __init__(self, folder: Path | None):
         self.path = None if folder is None else folder / METRICS
-        self.rows: list[dict[str, float | None]] = []
+        self.rows: list[Line] = []
         self.since = 0.0
         self._bar: Progress | None = None
+        self._lines: Lines | None = None
 
     @contextmanager
-    def shown(self, show: bool, name: str) -> Iterator[None]:
-        """A progress bar while the training runs."""
+    def shown(self, show: bool, name: str, is_timed: bool = False) -> Iterator[None]:
+        """A progress bar, or lines, while the training runs; `is_timed` if a clock ends it."""
         # Imported only here: rich draws from Python's random numbers when it is imported.
         from rich.progress import (
             BarColumn,
@@ -46,34 +59,90 @@ class Metrics:
             TimeElapsedColumn(),
             TimeRemainingColumn(),
         ]
-        with Progress(*columns, disable=not show) as bar:
+        is_terminal = sys.stdout.isatty()
+        if show:
+            self._lines = Lines(name, is_timed, quiet=is_terminal)
+        with Progress(*columns, disable=not (show and is_terminal)) as bar:
             bar.add_task("train", total=1.0, name=name, status="")
             self._bar = bar
             yield
-        self._bar = None
+        self._bar = self._lines = None
 
     def add(self, **row: float | None) -> None:
         """The numbers of one round."""
         self.rows.append(row)
 
     def write(self, round_: int, elapsed: float, progress: float) -> None:
-        """Report the rounds since the last report, when there are enough of them."""
-        if self._bar is None or (len(self.rows) < ROUNDS_A_LINE and progress < 1):
+        """Report a round: show it, and write those since the last line when there are enough."""
+        if self._bar is None or not self.rows:
             return
-        line: dict[str, float | None] = {"round": round_, "seconds": round(elapsed, 2)}
+        line = self._line(round_, elapsed)
+        self._bar.update(self._bar.task_ids[0], completed=progress, status=status(line))
+        if self._lines is not None:
+            self._lines.show(line, progress)
+        if len(self.rows) < ROUNDS_A_LINE and progress < 1:
+            return
+        self.rows, self.since = [], elapsed
+        if self.path is not None:
+            _append(self.path, json.dumps(line))
+
+    def _line(self, round_: int, elapsed: float) -> Line:
+        """The averages of the rounds since the last line."""
+        line: Line = {"round": round_, "seconds": round(elapsed, 2)}
         for key in ("loss", "policy", "J"):
             values = [row[key] for row in self.rows]
             known = [value for value in values if value is not None]
             line[key] = round(sum(known) / len(known), 5) if known else None
         episodes = sum(row["episodes"] or 0 for row in self.rows)
         line["episodes_per_second"] = round(episodes / max(elapsed - self.since, 1e-9), 1)
-        self.rows, self.since = [], elapsed
-        self._bar.update(self._bar.task_ids[0], completed=progress, status=_status(line))
-        if self.path is not None:
-            _append(self.path, json.dumps(line))
+        return line
 
 
-def last_line(path: Path) -> dict[str, float | None] | None:
+@dataclass
+class Lines:
+    """Lines on stderr: what a training says of itself without a terminal."""
+
+    name: str
+    is_timed: bool  # whether a clock ends it
+    quiet: bool = False  # whether a bar shows how it goes, and only warnings are wanted
+    began: float = field(default_factory=time.monotonic)
+    said: float = -math.inf  # when the last line was written
+    rounds: int = 0
+
+    def show(self, line: Line, progress: float) -> None:
+        """One more round is done; a line at most each few seconds."""
+        self.rounds += 1
+        now = time.monotonic()
+        if self.rounds == 1 and self.is_timed:
+            self._warn(now - self.began, line, progress)
+        if self.quiet or (now - self.said < SECONDS_A_LINE and progress < 1):
+            return
+        self.said = now
+        left = (line["seconds"] or 0.0) * (1 - progress) / max(progress, 1e-9)
+        _say(f"training {self.name}  {progress:4.0%}  {status(line)}  {_duration(left)} left")
+
+    def _warn(self, round_seconds: float, line: Line, progress: float) -> None:
+        """Say so if the first round shows that the budget is too small to warm up."""
+        whole = (line["seconds"] or 0.0) / max(progress, 1e-9)
+        fit = int(whole / max(round_seconds, 1e-9))
+        if fit < FEWEST_ROUNDS:
+            least = _duration(2 * FEWEST_ROUNDS * round_seconds)
+            _say(
+                f"A round takes {round_seconds:.1f} s, so only about {max(fit, 1)} fit into "
+                f"{_duration(whole)}, too few to learn anything: give it {least} or more "
+                "(--budget), or make the simulator faster"
+            )
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+
+
+def last_line(path: Path) -> Line | None:
     """The last that was written whole: a full disk or a crash cuts one."""
     lines = path.read_text(errors="replace").splitlines() if path.is_file() else []
     for text in reversed(lines):
@@ -94,6 +163,7 @@ def _append(path: Path, line: str) -> None:
         file.write(f"{line}\n".encode())
 
 
-def _status(line: dict[str, float | None]) -> str:
+def status(line: Line) -> str:
+    """A line in words."""
     loss, gain, speed = line["loss"], line["J"], line["episodes_per_second"]
     return f"loss {loss:.3f}  J {gain:.2f} nats  {speed:.0f} episodes/s"

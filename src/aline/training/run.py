@@ -134,7 +134,8 @@ class Run:
         """Run to the end of the budget."""
         saved = started = time.monotonic()
         before = self.elapsed
-        shown = self.metrics.shown(show and self.workers.is_first, self.task.spec.name)
+        is_timed = self.budget.rounds is None
+        shown = self.metrics.shown(show and self.workers.is_first, self.task.spec.name, is_timed)
         with shown, Interruption() as interruption:
             while self.progress < 1:
                 if interruption.came:

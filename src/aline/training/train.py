@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ def train(
     progress: bool = True,
     model: ModelConfig | None = None,
     config: TrainingConfig | None = None,
+    verdict: bool | None = None,
 ) -> Model:
     """Train a model for a task.
 
@@ -50,6 +52,10 @@ def train(
     `resume=True` needs to continue are written there, and once more on Ctrl-C. `initial` is a model
     of the same task whose weights to start from, to train it further: by default without a warm-up,
     and with half the learning rate. Started by torchrun, the processes share the batch.
+
+    At its end it measures how well it did, beside random designs, the best fixed schedule and,
+    where there is a likelihood, exact greedy play: `verdict` says whether; None is yes where the
+    budget is a minute or more. It is kept in `model.measurements["verdict"]`.
 
     >>> import aline
     >>> task = aline.tasks.get("linear", horizon=3)
@@ -66,10 +72,11 @@ def train(
         model = model or replace(initial.network.config, **_policy_layers(task))
     keep_freed_memory()
     with joined() as workers, _folder_of(workers, out):
+        limit = Budget.of(budget or task.budget, rounds)
         run = Run(
             task=task,
             config=config,
-            budget=Budget.of(budget or task.budget, rounds),
+            budget=limit,
             seed=seed,
             network=fresh(task.spec, model, seeded(seed, -1)),
             policy_loss=choose_policy_loss(task, model, config, differentiable),
@@ -81,7 +88,16 @@ def train(
             run.start_from(initial)
         if resume or (out is not None and was_restarted()):
             run.restore()
-        return run.finish(progress)
+        trained = run.finish(progress)
+    if workers.is_first and (limit.is_long if verdict is None else verdict):
+        return _judged(trained, task, limit, progress)
+    return trained
+
+
+def _judged(model: Model, task: Task, budget: Budget, progress: bool) -> Model:
+    judge = import_module("aline.evaluation.judge")  # which is above this package
+    judged: Model = judge.after_training(model, task, budget.seconds, progress)
+    return judged
 
 
 def _folder_of(workers: Workers, out: str | Path | None) -> AbstractContextManager[None]:

@@ -148,7 +148,8 @@ def _our_model(task: Task, settings: Settings) -> Model:
     folder = _kept(task, "aline", settings)
     if (folder / "weights.safetensors").is_file():
         return zoo.load(folder)
-    model = train(task, _budget(task, settings), seed=settings.seed, out=folder, progress=False)
+    budget = _budget(task, settings)
+    model = train(task, budget, seed=settings.seed, out=folder, progress=False, verdict=False)
     model.save(folder)
     return model
 

@@ -31,7 +31,8 @@ function follow() {
   const one = chosen();
   if (!one) return;
   const axes = one.axes.map((axis) => axis.name).join(" and ");
-  document.getElementById("about").textContent = `Every trial sets ${axes} and gives ${one.facts.outcome}.`;
+  const verdict = one.facts.verdict ?? "";
+  document.getElementById("about").textContent = `Every trial sets ${axes} and gives ${one.facts.outcome}. ${verdict}`.trim();
   const aims = one.targets[0] ?? [];
   const names = [...one.parameters, "predictions"];
   document.getElementById("targets").replaceChildren(

@@ -1,0 +1,272 @@
+"""Measure how well a training did: its policy and others on the same simulated experiments."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from aline.baselines.particles import ParticlePolicy
+from aline.engine import BatchEngine
+from aline.episodes import Context, Policy, RandomPolicy
+from aline.errors import InputError
+from aline.evaluation.bounds import episode_bounds
+from aline.evaluation.estimates import Estimate, mean
+from aline.evaluation.information import gains
+from aline.evaluation.schedule import find_schedule
+from aline.evaluation.simulated import Protocol, play_protocol
+from aline.evaluation.verdict import FIXED, GREEDY, LEARNED, RANDOM, Verdict
+from aline.model import Model, Network
+from aline.policies import FixedPolicy, LearnedPolicy
+from aline.tasks import Task
+from aline.training.possible_truths import has_parameter_likelihood
+
+CHUNK = 64  # episodes that all policies play before the clock is looked at
+EPISODES = 512
+SHORTEST, LONGEST = 5.0, 120.0  # seconds that a verdict may take
+SEARCH = 0.25  # of the time for the fixed schedule
+GREEDY_SHARE = 0.4  # of the time for greedy play, which then plays fewer of the episodes
+LEAST = 16  # of a chunk, without which greedy play is left out
+DRAWS = 10_000  # contrastive ones, to begin with
+SEARCH_DRAWS = 3000
+MOST_DRAWS = 1_000_000
+ROOM = 2.0  # nats between what is gained and the cap of sPCE
+
+Progress = Callable[[str, int, int], None]
+"""Told what is being done, and how much of how much of it is done."""
+
+
+@dataclass(frozen=True)
+class Clock:
+    """A time limit."""
+
+    seconds: float
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def spent(self) -> float:
+        """Seconds so far."""
+        return time.monotonic() - self.began
+
+    def is_past(self, share: float) -> bool:
+        """Whether so much of the time is over."""
+        return self.spent > share * self.seconds
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """How much episodes told about all parameters: by sPCE, or by the network's posterior."""
+
+    task: Task
+    network: Network
+    contrastive: int | None  # None: by the posterior
+
+    @classmethod
+    def of(cls, task: Task, network: Network) -> Measurement:
+        """By the likelihood where there is one."""
+        return cls(task, network, DRAWS if has_parameter_likelihood(task) else None)
+
+    def __call__(self, theta: Tensor, context: Context, seed: int) -> Tensor:
+        """Nats [batch]; the same seed compares with the same draws."""
+        if self.contrastive is None:
+            with torch.no_grad():
+                return gains(self.network, theta, context).double()
+        generator = torch.Generator().manual_seed(seed)
+        return episode_bounds(self.task, context, theta, self.contrastive, generator)[0]
+
+    @property
+    def quick(self) -> Measurement:
+        """With fewer draws, for a search."""
+        return self if self.contrastive is None else replace(self, contrastive=SEARCH_DRAWS)
+
+    @property
+    def cap(self) -> float:
+        """What it cannot exceed."""
+        return math.inf if self.contrastive is None else math.log(self.contrastive + 1)
+
+
+def after_training(model: Model, task: Task, budget: float | None, progress: bool) -> Model:
+    """The model with its verdict in its card; the model as it was where there is nothing to judge.
+
+    It takes a tenth of the budget [seconds], or of the training where that had rounds, and two
+    minutes at most. A simulator or a likelihood
+    that fails here must not cost a training: then the card says why there is no verdict.
+    """
+    if not can_be_judged(model):
+        return model
+    spent = budget or model.training["seconds"]
+    seconds = min(LONGEST, max(SHORTEST, 0.1 * spent))
+    try:
+        verdict = judge(model, task, seconds=seconds)
+    except Exception as error:
+        verdict = Verdict.of_failure(f"{type(error).__name__}: {error}")
+    if progress:
+        print("", *verdict.lines(), sep="\n")
+    return with_verdict(model, verdict)
+
+
+def with_verdict(model: Model, verdict: Verdict) -> Model:
+    """The model with a verdict in its card."""
+    return replace(model, measurements={**model.measurements, "verdict": verdict.to_json()})
+
+
+def verdict_of(model: Model) -> Verdict | None:
+    """What its card says of it, if anything."""
+    plain = model.measurements.get("verdict")
+    return None if plain is None else Verdict.from_json(plain)
+
+
+def can_be_judged(model: Model) -> bool:
+    """Whether it is about parameters: what a plug-in learns about functions is judged elsewhere."""
+    return bool(len(model.spec.parameters)) and model.network.config.plugin is None
+
+
+def judge(
+    model: Model,
+    task: Task,
+    *,
+    seconds: float = 60.0,
+    episodes: int = EPISODES,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Verdict:
+    """Play the learned policy and others on the same truths with the same luck.
+
+    Within about `seconds`: where that is short, fewer of the `episodes` are played.
+    """
+    if not can_be_judged(model):
+        raise InputError(
+            f"task {model.spec.name} is about functions, or has no parameters: a verdict is about "
+            "parameters; use aline evaluate or aline bench"
+        )
+    clock, task = Clock(seconds), task.described_by(model.spec)
+    measure = Measurement.of(task, model.network)
+    generator = torch.Generator().manual_seed(seed)
+    _tell(progress, "searching a fixed schedule", 0, episodes)
+    schedule = find_schedule(
+        task, model.network, measure.quick, generator, lambda: clock.is_past(SEARCH)
+    )
+    policies: dict[str, Policy] = {
+        LEARNED: learned(model, task),
+        RANDOM: RandomPolicy(task.spec.design),
+        FIXED: FixedPolicy(schedule),
+    }
+    comparison = Comparison(task, measure, policies, clock, episodes, seed)
+    told = comparison.run(progress)
+    return Verdict(
+        gained={name: mean(values) for name, values in told.items()},
+        ours_minus={n: apart(told[LEARNED], v) for n, v in told.items() if n != LEARNED},
+        over_random={
+            n: apart(v, told[RANDOM]) for n, v in told.items() if n not in (LEARNED, RANDOM)
+        },
+        contrastive=comparison.measure.contrastive,
+        schedule=in_units(task, schedule),
+        seconds=clock.spent,
+        trained=model.spent("seconds") or 0.0,
+    )
+
+
+def learned(model: Model, task: Task) -> LearnedPolicy:
+    """The learned policy as an experiment plays it."""
+    refine = 0 if len(task.spec.design) == 1 else 2  # as State.start of an experiment
+    return LearnedPolicy(BatchEngine(model.network), refine=refine, task=task)
+
+
+def in_units(task: Task, schedule: Tensor) -> dict[str, list[float]]:
+    """A schedule [step, design] by name, in the user's units."""
+    columns = task.spec.design.name_columns(schedule)
+    return {name: column.tolist() for name, column in columns.items()}
+
+
+def apart(one: Tensor, other: Tensor) -> Estimate:
+    """The paired difference, over the episodes that both have played."""
+    both = min(len(one), len(other))
+    return mean(one[:both] - other[:both])
+
+
+@dataclass
+class Comparison:
+    """Policies that play the same episodes, a chunk at a time, until time or episodes are over."""
+
+    task: Task
+    measure: Measurement
+    policies: Mapping[str, Policy]
+    clock: Clock
+    episodes: int
+    seed: int
+    chunk: int = CHUNK
+    greedy: ParticlePolicy | None = None
+    told: dict[str, list[Tensor]] = field(default_factory=dict)
+
+    def run(self, progress: Progress | None) -> dict[str, Tensor]:
+        """What each policy's episodes told, [episode] each; greedy play's may be fewer."""
+        self.chunk = min(self.chunk, self.episodes)
+        self._plan_greedy()
+        played = self._chunk(0)
+        self._widen(played)
+        spent_on_greedy = 0.0
+        for number in range(math.ceil(self.episodes / self.chunk)):
+            if number and self.clock.is_past(1.0):
+                break
+            played = self._chunk(number) if number else played
+            self._keep(number, played)
+            began = self.clock.spent
+            if self.greedy and spent_on_greedy <= GREEDY_SHARE * self.clock.seconds:
+                self._keep(number, {GREEDY: self._played(self.greedy, number)})
+                spent_on_greedy += self.clock.spent - began
+            else:
+                self.greedy = None  # what it has played is the first of the episodes
+            _tell(progress, "playing", (number + 1) * self.chunk, self.episodes)
+        return {name: torch.cat(values) for name, values in self.told.items()}
+
+    def _plan_greedy(self) -> None:
+        """Play a little greedily, to see how many episodes of it the time allows."""
+        if not has_parameter_likelihood(self.task):
+            return
+        policy, horizon = ParticlePolicy(self.task), self.task.spec.horizon
+        steps, began = min(2, horizon), self.clock.spent
+        few = Protocol(8, steps, seed=self.seed)
+        play_protocol(policy, self.task, self._names, few)
+        each = (self.clock.spent - began) / 8 / steps * horizon
+        affordable = int(GREEDY_SHARE * self.clock.seconds / max(each, 1e-6))
+        if affordable >= min(LEAST, self.episodes):
+            self.chunk, self.greedy = min(self.chunk, affordable), policy
+
+    @property
+    def _names(self) -> list[str]:
+        return list(self.task.spec.parameters.priors)
+
+    def _played(self, policy: Policy, number: int) -> tuple[Tensor, Context]:
+        # The search for a schedule has met other seeds.
+        protocol = Protocol(
+            self.chunk, self.task.spec.horizon, seed=1000 * (self.seed + 1) + number
+        )
+        return play_protocol(policy, self.task, self._names, protocol)
+
+    def _chunk(self, number: int) -> dict[str, tuple[Tensor, Context]]:
+        return {name: self._played(policy, number) for name, policy in self.policies.items()}
+
+    def _keep(self, number: int, played: Mapping[str, tuple[Tensor, Context]]) -> None:
+        for name, (theta, context) in played.items():
+            values = self.measure(theta, context, self.seed + number)
+            self.told.setdefault(name, []).append(values)
+
+    def _widen(self, played: Mapping[str, tuple[Tensor, Context]]) -> None:
+        """Take more contrastive draws while the cap is near and there is time."""
+        while self.measure.contrastive is not None and self.measure.contrastive < MOST_DRAWS:
+            began = self.clock.spent
+            gained = max(float(self.measure(*one, self.seed).mean()) for one in played.values())
+            took = (self.clock.spent - began) * 10  # a chunk with ten times the draws
+            left = self.clock.seconds - self.clock.spent
+            if gained < self.measure.cap - ROOM or 3 * took > left:
+                return
+            self.measure = replace(self.measure, contrastive=10 * self.measure.contrastive)
+
+
+def _tell(progress: Progress | None, what: str, done: int, total: int) -> None:
+    if progress is not None:
+        progress(what, min(done, total), total)

@@ -1,0 +1,56 @@
+"""What a training says while it runs."""
+
+import pytest
+
+from aline.training.metrics import FEWEST_ROUNDS, Lines, Metrics
+
+ROW = {"loss": 1.0, "policy": None, "J": 0.5, "episodes": 16.0}
+LINE = {"seconds": 0.5, "loss": 1.25, "J": 0.5, "episodes_per_second": 320.0}
+
+
+def test_without_a_terminal_the_first_round_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    metrics = Metrics(None)
+    with metrics.shown(True, "decay"):
+        for round_ in range(1, 5):
+            metrics.add(**ROW)
+            metrics.write(round_, 0.1 * round_, 0.1 * round_)
+    (line,) = capsys.readouterr().err.splitlines()  # at most one each few seconds
+    assert line == "training decay   10%  loss 1.000  J 0.50 nats  160 episodes/s  1 s left"
+
+
+def test_the_last_round_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = Lines("decay", is_timed=False)
+    lines.show(LINE, 0.5)
+    lines.show(LINE, 1.0)
+    assert [text[:20] for text in capsys.readouterr().err.splitlines()] == [
+        "training decay   50%",
+        "training decay  100%",
+    ]
+
+
+def test_nothing_is_said_where_none_is_wanted(capsys: pytest.CaptureFixture[str]) -> None:
+    metrics = Metrics(None)
+    with metrics.shown(False, "decay"):
+        metrics.add(**ROW)
+        metrics.write(1, 0.1, 0.1)
+    assert capsys.readouterr() == ("", "")
+
+
+def first_round(share: float, is_timed: bool = True) -> Lines:
+    """A first round of a second, which is so much of the budget."""
+    lines = Lines("decay", is_timed, quiet=True)
+    lines.began -= 1.0
+    lines.show({**LINE, "seconds": 1.0}, share)
+    return lines
+
+
+def test_a_budget_too_small_to_warm_up_is_said_at_the_start(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    first_round(0.05)
+    said = capsys.readouterr().err
+    assert said.startswith("A round takes 1.0 s, so only about ")
+    assert "fit into 20 s, too few to learn anything: give it 2 min or more (--budget)" in said
+    first_round(0.5 / FEWEST_ROUNDS)
+    first_round(0.05, is_timed=False)  # rounds are what was asked for
+    assert capsys.readouterr().err == ""
