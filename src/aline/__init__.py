@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from aline.episodes.goals import predictions
+    from aline.episodes.goals import in_turn, predictions
     from aline.errors import AlineError, UserError
     from aline.experiment.experiment import Experiment
     from aline.functions.regressor import ActiveRegressor
@@ -43,6 +43,7 @@ __all__ = [
     "Task",
     "UserError",
     "__version__",
+    "in_turn",
     "load",
     "predictions",
     "train",
@@ -67,6 +68,7 @@ _HOMES = {
     "Task": "aline.tasks.task",
     "UserError": "aline.errors",
     "load": "aline.zoo",
+    "in_turn": "aline.episodes.goals",
     "predictions": "aline.episodes.goals",
     "train": "aline.training.train",
 }

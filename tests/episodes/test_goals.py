@@ -6,7 +6,7 @@ import torch
 from small import scores_of, seeded, small_network
 from torch.distributions import Uniform
 
-from aline.episodes import Context, Goal, draw_goals, goal_of, predictions
+from aline.episodes import Context, Goal, draw_goals, goal_of, in_turn, predictions
 from aline.errors import InputError
 from aline.spaces import Box, Pool, Real
 from aline.tasks import PREDICTIONS, Spec, Task, get
@@ -171,3 +171,22 @@ def test_mistakes() -> None:
         goal_of(SPEC, [predictions(region=Box(time=(0.0, 1.0)))])
     with pytest.raises(InputError, match="stimulus must lie in"):
         goal_of(SPEC, [predictions(region=Box(stimulus=(0.0, 9.0)))])
+
+
+def test_parts_are_taken_in_turn_by_name() -> None:
+    spec = get("psychometric").spec
+    goal = goal_of(spec, in_turn(["threshold", "slope"], "guess", "guess"))
+    assert goal.parameters.tolist() == [[True, True, True, False]]
+    aims = [goal.pursued(n).parameters.tolist()[0] for n in range(4)]
+    guess = [False, False, True, False]
+    assert aims == [[True, True, False, False], guess, guess, [True, True, False, False]]
+
+
+def test_mistakes_in_turn() -> None:
+    spec = get("psychometric").spec
+    with pytest.raises(InputError, match="at least two parts"):
+        in_turn(["threshold", "slope"])
+    with pytest.raises(InputError, match="is a whole target"):
+        goal_of(spec, ["lapse", in_turn("threshold", "guess")])
+    with pytest.raises(InputError, match="got 'slop'"):
+        goal_of(spec, in_turn("threshold", "slop"))

@@ -27,6 +27,7 @@ TARGETS = [
     aline.predictions(region=Box(x1=(0.0, 2.0))),
     aline.predictions(region=Pool(x1=[0.0, 1.0], x2=[2.0, 3.0])),
     ["lengthscale_2", aline.predictions(region=Box(x1=(0.0, 2.0), x2=(-1.0, 1.0))), "predictions"],
+    aline.in_turn("lengthscale_2", [aline.predictions(region=Box(x1=(0.0, 2.0))), "output_scale"]),
 ]
 
 

@@ -7,7 +7,7 @@ from scipy.special import ndtri
 from small import largest_difference, seeded, simulated_context
 
 from aline.model import initial_weights
-from aline.model.tokens import INSIDE, Added, DesignEmbedder, probit, raw_observations
+from aline.model.tokens import INSIDE, Added, DesignEmbedder, RawNumbers, probit
 from aline.spaces import Box
 from aline.tasks import get
 
@@ -40,7 +40,7 @@ def test_the_normal_quantile_passes_gradients() -> None:
 def test_raw_observations_are_designs_as_quantiles_and_outcomes_as_they_are() -> None:
     task = get("location").fitted()
     context = simulated_context(task, 2, 5)
-    raw = raw_observations(context, task.spec.outcome)
+    raw = RawNumbers(task.spec.outcome, len(task.spec.design), 0, 8)(context)
     expected = torch.special.ndtri((0.5 + 0.5 * context.designs).clamp(*INSIDE))
     assert largest_difference(raw[..., :2], expected) < 1e-4
     assert torch.equal(raw[..., 2:], task.spec.outcome.encode(context.outcomes))

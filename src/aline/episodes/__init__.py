@@ -1,7 +1,7 @@
 """What flows: contexts and goals, and the only loop that plays an episode."""
 
 from aline.episodes.context import Context
-from aline.episodes.goals import Goal, draw_goals, goal_of, predictions
+from aline.episodes.goals import Goal, draw_goals, goal_of, in_turn, predictions
 from aline.episodes.play import FixedPool, Offer, Offers, Policy, anywhere, play
 from aline.episodes.policies import RandomPolicy, take
 
@@ -17,6 +17,7 @@ __all__ = [
     "draw_goals",
     "goal_of",
     "play",
+    "in_turn",
     "predictions",
     "take",
 ]

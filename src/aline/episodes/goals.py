@@ -114,12 +114,39 @@ def predictions(*, at: Mapping[str, Any] | None = None, region: Design | None = 
     return Predictions(at, region)
 
 
-Target = str | Predictions
+@dataclass(frozen=True)
+class InTurn:
+    """Several goals, each pursued for a trial before the next one's turn."""
+
+    parts: tuple[tuple[str | Predictions, ...], ...]
 
 
-def goal_of(spec: Spec, targets: Iterable[Target]) -> Goal:
+def in_turn(*parts: str | Predictions | Iterable[str | Predictions]) -> InTurn:
+    """A target: parts of a goal, trial by trial, instead of what tells most about all of it.
+
+    ``in_turn(["threshold", "slope"], ["guess", "lapse"])``; a part that is named twice gets twice
+    the trials.
+    """
+    listed = tuple(
+        (part,) if isinstance(part, str | Predictions) else tuple(part) for part in parts
+    )
+    if len(listed) < 2:
+        raise InputError(
+            'in_turn takes at least two parts, in_turn(["threshold"], ["guess", "lapse"]), got '
+            f"{len(listed)}"
+        )
+    return InTurn(listed)
+
+
+Target = str | Predictions | InTurn
+
+
+def goal_of(spec: Spec, targets: Target | Iterable[Target]) -> Goal:
     """A user's targets as the goal of one episode, in turns where it goes beyond the trained."""
-    targets = [targets] if isinstance(targets, str | Predictions) else list(targets)
+    targets = [targets] if isinstance(targets, Target) else list(targets)
+    taken = [target for target in targets if isinstance(target, InTurn)]
+    if taken:
+        return _goal_in_turn(spec, taken[0], len(targets))
     if not targets:
         raise InputError(
             f"a target must name at least one of {', '.join(spec.parameters.labels)}, got none"
@@ -135,6 +162,13 @@ def goal_of(spec: Spec, targets: Iterable[Target]) -> Goal:
         torch.ones(1, len(at), dtype=torch.bool),
     )
     return replace(whole, turns=_turns(spec, whole))
+
+
+def _goal_in_turn(spec: Spec, target: InTurn, among: int) -> Goal:
+    if among > 1:
+        raise InputError("in_turn(...) is a whole target: put everything into its parts")
+    whole = goal_of(spec, dict.fromkeys(one for part in target.parts for one in part))
+    return replace(whole, turns=tuple(goal_of(spec, part) for part in target.parts))
 
 
 def _turns(spec: Spec, goal: Goal) -> tuple[Goal, ...]:

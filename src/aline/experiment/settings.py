@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from aline.episodes import goal_of, predictions
-from aline.episodes.goals import Predictions, Target
+from aline.episodes.goals import InTurn, Predictions, Target, in_turn
 from aline.errors import InputError
 from aline.experiment.trial import plain_designs
 from aline.model import Model
@@ -20,6 +20,7 @@ METADATA_BYTES = 64_000
 METADATA_DEPTH = 20
 NAME_LENGTH = 200
 REGION = "region"
+IN_TURN = "in_turn"
 
 
 def check_count(what: str, value: int) -> int:
@@ -127,30 +128,38 @@ def _excerpt(value: Any) -> str:
 def plain_target(
     spec: Spec, target: Target | Iterable[Target] | None, standardise: bool = False
 ) -> list[Any]:
-    """Targets: names, {"predictions": designs} and {"region": bounds}.
+    """Targets: names, {"predictions": designs}, {"region": bounds} and {"in_turn": [targets, ...]}.
 
     Where outcomes are standardised, parameters in their units have no meaning to aim at.
     """
     if target is None:
         names = list(spec.parameters.priors)
         target = names if names and not (standardise and spec.scaled) else [PREDICTIONS]
-    if isinstance(target, str | Predictions) or not isinstance(target, Iterable):
+    if isinstance(target, Target) or not isinstance(target, Iterable):
         target = [target]
     targets = list(target)
     for one in targets:
-        if not isinstance(one, str | Predictions):
+        if not isinstance(one, Target):
             raise InputError(
-                f"a target is a parameter's name or aline.predictions(...), got {one!r}"
+                "a target is a parameter's name, aline.predictions(...) or aline.in_turn(...), got "
+                f"{one!r}"
             )
     goal_of(spec, targets)  # says so if a name is unknown
     if standardise:
         _check_units(spec, targets)
-    return [one if isinstance(one, str) else _plain_predictions(spec, one) for one in targets]
+    return [_plain(spec, one) for one in targets]
+
+
+def _plain(spec: Spec, target: Target) -> Any:
+    if isinstance(target, InTurn):
+        return {IN_TURN: [[_plain(spec, one) for one in part] for part in target.parts]}
+    return target if isinstance(target, str) else _plain_predictions(spec, target)
 
 
 def _check_units(spec: Spec, targets: Iterable[Target]) -> None:
-    names = [name for name in targets if isinstance(name, str) and name != PREDICTIONS]
-    for name in names:
+    parts = [part for one in targets if isinstance(one, InTurn) for part in one.parts]
+    every = [*targets, *(one for part in parts for one in part)]
+    for name in [n for n in every if isinstance(n, str) and n != PREDICTIONS]:
         if bool((spec.parameters.mask([name]) & spec.parameters.mask(spec.scaled)).any()):
             raise InputError(
                 f"{name} is in the outcome's units, which standardise=True leaves open: aim at "
@@ -170,10 +179,12 @@ def _plain_predictions(spec: Spec, wanted: Predictions) -> dict[str, Any]:
 
 def read_target(plain: Iterable[Any]) -> tuple[Target, ...]:
     """Read what `plain_target` wrote."""
-    return tuple(one if isinstance(one, str) else _read_predictions(one) for one in plain)
+    return tuple(one if isinstance(one, str) else _read_target(one) for one in plain)
 
 
-def _read_predictions(plain: Mapping[str, Any]) -> Target:
+def _read_target(plain: Mapping[str, Any]) -> Target:
+    if IN_TURN in plain:
+        return in_turn(*(read_target(part) for part in plain[IN_TURN]))  # type: ignore[arg-type]
     if REGION in plain:
         return predictions(
             region=Box(**{n: (low, high) for n, (low, high) in plain[REGION].items()})

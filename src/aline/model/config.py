@@ -33,6 +33,9 @@ class ModelConfig:
     # How often the parameters' tokens read the observations again, each time relative to a better
     # guess of where they lie (model/zoom.py); needs the shortcuts.
     zoom_layers: int = 0
+    # Average also what an observation by itself says about each parameter, which is learned: where
+    # parameters do not lie in the design space, raw designs alone centre no posterior.
+    implied: bool = True
     # Whether q also knows every parameter given others (model/joint.py).
     joint: bool = True
     # What knows more of the task than a network learns (model/advice.py), and its settings.
@@ -58,8 +61,8 @@ class ModelConfig:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ModelConfig:
-        """Read a card; those from before there was a joint posterior do not mention it."""
-        return cls(**{"joint": False, **data})
+        """Read a card; the first ones do not mention what later networks have."""
+        return cls(**{"joint": False, "implied": False, **data})
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for a card; without a plug-in it is not mentioned."""

@@ -17,7 +17,7 @@ from aline.errors import InternalError
 from aline.model.advice import Advice, advisor_for
 from aline.model.attention import Keys, Layers, bias_of
 from aline.model.config import ModelConfig
-from aline.model.tokens import DesignEmbedder, Mlp, raw_observations
+from aline.model.tokens import DesignEmbedder, Mlp, RawNumbers
 from aline.tasks import Spec
 
 
@@ -58,6 +58,10 @@ class Encoder(nn.Module):
         self.advisor = advisor_for(spec, config.plugin, dict(config.plugin_settings))
         self.design_embedder = DesignEmbedder(spec.design, config.octaves, hidden, width)
         self.outcome_embedder = Mlp(spec.outcome.width, hidden, width)
+        implied = len(spec.parameters) if config.implied and config.shortcuts else 0
+        if config.plugin is not None:
+            implied = 0  # it says what the data imply
+        self.raw_numbers = RawNumbers(spec.outcome, len(spec.design), implied, hidden)
         # Always among the keys: the answer to an empty context, and what lets attention count.
         self.nothing = nn.Parameter(torch.randn(width))
         self.layers = Layers(config.layers, width, config.heads, hidden)
@@ -150,7 +154,7 @@ class Encoder(nn.Module):
         keys = [layer.keys(state) for layer, state in below]
         if not self.config.shortcuts:
             return [*keys, layer.keys(last)]
-        raw = raw_observations(context, self.spec.outcome)
+        raw = self.raw_numbers(context)
         raw = raw.view(*last.shape[:-2], -1, raw.shape[-1])
         return [*keys, layer.keys(last, F.pad(raw, (0, 0, last.shape[-2] - raw.shape[-2], 0)))]
 

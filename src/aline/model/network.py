@@ -57,14 +57,14 @@ class Network(Encoder):
     def __init__(self, spec: Spec, config: ModelConfig):
         super().__init__(spec, config)
         width, hidden = config.width, config.feedforward
-        design, outcome = len(spec.design), spec.outcome.width
+        design = len(spec.design)
         self.parameter_embedding = nn.Parameter(torch.randn(len(spec.parameters), width))
         self.prediction_marker = nn.Parameter(torch.randn(width))
         self.norm = nn.LayerNorm(width)
-        raw = config.heads * (design + outcome) if config.shortcuts else 0
+        raw = config.heads * self.raw_numbers.width if config.shortcuts else 0
         self.zoom = None
         if config.zoom_layers:
-            self.zoom = Zoom(config.zoom_layers, design, outcome, width, config.heads)
+            self.zoom = Zoom(config.zoom_layers, design, self.raw_numbers.width - design, width, config.heads)
         closer = 2 * design if self.zoom else 0
         # On the network's scale a parameter is a number whose prior is N(0, 1).
         sizes = width, hidden, config.components

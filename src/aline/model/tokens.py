@@ -68,13 +68,30 @@ def octaves_of(x: Tensor, count: int) -> Tensor:
     return torch.cat([angles.sin(), angles.cos()], -1)
 
 
-def raw_observations(context: Context, outcome: Outcome) -> Tensor:
-    """Designs and outcomes [..., n, design + outcome.width] as numbers that heads can average.
+class RawNumbers(nn.Module):
+    """Observations as numbers that heads can average.
 
     Designs are on the scale on which a parameter that is uniform on the same interval is seen.
+    Behind designs and outcome come `implied` numbers: what the observation by itself says about
+    parameters, straight where that is enough, bent where it is not.
     """
-    designs = probit((0.5 + 0.5 * context.designs).clamp(*INSIDE))
-    return torch.cat([designs, outcome.encode(context.outcomes)], -1)
+
+    def __init__(self, outcome: Outcome, design: int, implied: int, hidden: int):
+        super().__init__()
+        self.outcome = outcome
+        self.width = design + outcome.width + implied
+        self.straight = self.bent = None
+        if implied:
+            self.straight = nn.Linear(design + outcome.width, implied)
+            self.bent = Mlp(design + outcome.width, hidden, implied)
+
+    def forward(self, context: Context) -> Tensor:
+        """[..., n, width]."""
+        designs = probit((0.5 + 0.5 * context.designs).clamp(*INSIDE))
+        raw = torch.cat([designs, self.outcome.encode(context.outcomes)], -1)
+        if self.straight is None or self.bent is None:
+            return raw
+        return torch.cat([raw, self.straight(raw) + self.bent(raw)], -1)
 
 
 def probit(p: Tensor) -> Tensor:
