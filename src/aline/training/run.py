@@ -173,8 +173,9 @@ class Run:
             informed = None
             if teach and not joint and self.task.explore and self.network.policy is not None:
                 informed = self.task.informative(played.world.theta, played.length, generator)
-            # Where no goal wants predictions, q learns them by the way.
-            points = self.config.points if update == 0 or self.wants_predictions else 0
+            # q learns predictions by the way; more often where a goal wants them.
+            often = update % (3 if self.wants_predictions else self.config.updates) == 0
+            points = self.config.points if often else 0
             losses = self.losses(played, points, teach and joint, informed, generator)
             self.update(losses)
             if update == 0:
