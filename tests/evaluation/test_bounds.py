@@ -125,7 +125,10 @@ def independent(marginals: Mixture) -> list[Joint]:
     """A posterior for each episode, of a network that knows each parameter by itself only."""
     network = fresh(get("linear").fitted().spec, ModelConfig(joint=False), seeded(0))
     nothing = network.begin(1)
-    return [Joint(network, nothing, marginals[row : row + 1, None]) for row in range(len(marginals.mean))]
+    return [
+        Joint(network, nothing, marginals[row : row + 1, None])
+        for row in range(len(marginals.mean))
+    ]
 
 
 def exact_marginals(task: Task, context: Context) -> list[Joint]:

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from small import random_context, seeded, small_network
 
 from aline import Task, train
 from aline.episodes import Context
@@ -11,7 +12,11 @@ from aline.spaces import Box, Real
 from aline.tasks import get
 from aline.tasks.linear import exact_posterior
 from aline.training import TrainingConfig
-from small import random_context, seeded, small_network
+
+# All rounds play random designs: q is what is tested.
+RANDOM = TrainingConfig(
+    batch=64, warmup=1.0, prefixes=3, points=0, learning_rate=5e-3, possible_truths=32
+)
 
 
 def joint_of(network: Network, batch: int = 3, length: int = 4) -> Joint:
@@ -81,7 +86,7 @@ def test_learns_the_correlation_of_a_linear_model() -> None:
     """Designs on one side only leave intercept and slope strongly dependent."""
     task = get("linear", horizon=6).fitted()
     sizes = ModelConfig(width=16, heads=2, layers=2, feedforward=32, components=3)
-    model = train(task, rounds=120, model=sizes, config=TrainingConfig(warmup=0.9), progress=False)
+    model = train(task, rounds=120, model=sizes, config=RANDOM, progress=False)
     generator = seeded(4)
     designs = torch.rand(20, 6, 1, generator=generator)
     outcomes = task.draw(20, generator).answer(designs, generator)
@@ -110,7 +115,7 @@ def test_two_exchangeable_parameters_have_two_modes() -> None:
         horizon=6,
     ).fitted()
     sizes = ModelConfig(width=16, heads=2, layers=2, feedforward=32, components=4)
-    model = train(task, rounds=150, model=sizes, config=TrainingConfig(warmup=0.9), progress=False)
+    model = train(task, rounds=120, model=sizes, config=RANDOM, progress=False)
     designs = task.spec.design.to_network(torch.tensor([0.2, 0.3, 0.4, 0.6, 0.7, 0.8])[:, None])
     outcomes = task.world({"a": -0.6, "b": 0.5}).answer(designs[None], seeded(0))
     encoded = model.network.encode(Context(designs[None], outcomes))

@@ -10,11 +10,14 @@ from torch.distributions import Uniform
 import aline
 from aline.engine import BatchEngine
 from aline.evaluation.simulated import Protocol, play_protocol
+from aline.model import ModelConfig
 from aline.policies import LearnedPolicy
+from aline.policies.information import expected_information
 from aline.spaces import Binary, Box
 from aline.tasks import Task, get
 from aline.tasks.linear import NOISE, exact_information_gain
-from aline.training.particle_teacher import expected_information, goal_kernel
+from aline.training import TrainingConfig
+from aline.training.particle_teacher import goal_kernel
 
 STATES = 600  # all with the same question, so that their mean is precise
 
@@ -24,7 +27,7 @@ def test_information_of_a_linear_model() -> None:
     truths = torch.randn(STATES, 64, 2, generator=seeded(0))
     x = torch.tensor([0.0, 0.5, 1.0])
     designs = x[:, None].expand(STATES, -1, -1)
-    found = expected_information(task, truths, designs, None, seeded(1))
+    found = expected_information(task, truths, designs, 16, seeded(1))
     slope = task.spec.design.to_user(designs)[0, :, 0]
     exact = 0.5 * torch.log1p((1 + slope**2) / NOISE**2)
     error = found.std(0) / math.sqrt(STATES)
@@ -37,7 +40,7 @@ def test_information_about_a_part_of_the_parameters() -> None:
     truths = torch.randn(STATES, 64, 2, generator=seeded(0))
     designs = torch.tensor([[0.0], [1.0]]).expand(STATES, -1, -1)
     kernel = goal_kernel(truths, torch.tensor([[False, True]]).expand(STATES, -1))
-    found = expected_information(task, truths, designs, kernel, seeded(1)).mean(0)
+    found = expected_information(task, truths, designs, 16, seeded(1), kernel).mean(0)
     far = float(task.spec.design.to_user(designs)[0, 1, 0])
     exact = 0.5 * math.log1p(far**2 / (1 + NOISE**2))
     assert found[0] < 0.1
@@ -67,7 +70,7 @@ def test_few_outcomes_are_all_visited() -> None:
         horizon=3,
     )
     truths = torch.randn(1, 50, 1, generator=seeded(0))
-    found = expected_information(task, truths, torch.zeros(1, 1, 1), None, seeded(1))
+    found = expected_information(task, truths, torch.zeros(1, 1, 1), 16, seeded(1))
     p = task.spec.parameters.to_user(truths)["rate"][0]
     entropy = torch.special.entr(torch.stack([p, 1 - p])).sum(0).mean()
     mean = torch.stack([p.mean(), 1 - p.mean()])
@@ -77,7 +80,9 @@ def test_few_outcomes_are_all_visited() -> None:
 def test_a_short_training_finds_the_informative_ends() -> None:
     """A linear model is learned best at both ends of its axis."""
     task = get("linear", horizon=4).fitted()
-    model = aline.train(task, rounds=60, progress=False)
+    sizes = ModelConfig(width=16, heads=2, layers=2, feedforward=32, components=3)
+    config = TrainingConfig(batch=64, prefixes=2, points=0)
+    model = aline.train(task, rounds=80, model=sizes, config=config, progress=False)
     policy = LearnedPolicy(BatchEngine(model.network))
     names = tuple(task.spec.parameters.priors)
     _, context = play_protocol(policy, task, names, Protocol(100, 4, seed=1))

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from aline.episodes import Context, Goal, Offer, take
+from aline.policies.information import WORST, expected_information
 from aline.spaces import Design
 from aline.tasks import Task
 
@@ -28,8 +29,6 @@ BEST = 4
 ENOUGH = 0.5  # the share of particles that must count
 MOVES = 3  # Markov steps after a resampling
 STAGES = 40  # in which an observation is taken in at most
-BRANCHES = 8  # outcomes up to which an expectation visits each
-WORST = -1e6  # a log likelihood of what cannot be: a sum of them stays a number
 AT_ONCE = 2**18  # likelihood values held at a time, so that they stay in the cache
 
 
@@ -164,39 +163,11 @@ class ParticlePolicy:
         The truths [batch, n, parameter] are equally likely, and the same for all designs.
         """
         truths = truths[:, : effort.truths]
-        every = self.task.spec.outcome.enumerate()
-        few = every is not None and len(every) <= BRANCHES
-        answers = len(every) if few and every is not None else effort.asked
-        rows = max(1, AT_ONCE // (truths.shape[1] * answers * designs.shape[1]))
+        rows = max(1, AT_ONCE // (truths.shape[1] * effort.asked * designs.shape[1]))
         parts = zip(truths.split(rows), designs.split(rows), strict=True)
-        if few and every is not None:
-            return torch.cat([self._exactly(z, x, every) for z, x in parts])
-        return torch.cat([self._nested(z, x, effort.asked, generator) for z, x in parts])
-
-    def _exactly(self, truths: Tensor, designs: Tensor, every: Tensor) -> Tensor:
-        """For few outcomes [outcome, *event]: the mean's entropy less the mean entropy."""
-        count = designs.shape[1]
-        outcomes = [y.expand(1, 1, count, *y.shape) for y in every]
-        # [outcome, batch, truth, design]
-        log_p = torch.stack([self._log_prob(truths, designs[:, None], y) for y in outcomes])
-        mixed = log_p.logsumexp(2, keepdim=True) - math.log(truths.shape[1])
-        return (log_p.exp() * (log_p - mixed)).sum(0).mean(1)
-
-    def _nested(
-        self, truths: Tensor, designs: Tensor, asked: int, generator: torch.Generator
-    ) -> Tensor:
-        """Nested Monte Carlo: some truths answer, all of them explain the answers."""
-        batch, count = designs.shape[:2]
-        asked = min(asked, truths.shape[1])
-        world = self.task.worlds(truths[:, :asked].flatten(0, 1), generator)
-        answers = world.answer(designs.repeat_interleave(asked, 0), generator)
-        answers = answers.unflatten(0, (batch, asked))[:, :, None]
-        # [batch, answering truth, truth, design]
-        each = self._log_prob(truths[:, None], designs[:, None, None], answers)
-        own = each[:, :, :asked].diagonal(dim1=1, dim2=2).mT
-        evidence = each.logsumexp(2) - math.log(truths.shape[1])
-        assert own.shape == (batch, asked, count)
-        return (own - evidence).mean(1)
+        return torch.cat(
+            [expected_information(self.task, z, x, effort.asked, generator) for z, x in parts]
+        )
 
 
 def largest_step(log_weight: Tensor, new: Tensor, most: Tensor) -> Tensor:

@@ -16,8 +16,8 @@ __all__ = [
     "anywhere",
     "draw_goals",
     "goal_of",
-    "play",
     "in_turn",
+    "play",
     "predictions",
     "take",
 ]

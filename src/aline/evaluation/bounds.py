@@ -114,8 +114,8 @@ def adaptive_bounds(
     """The same bounds with draws from q (Foster et al., 2020: ACE from below, VNMC from above).
 
     Where q is near the posterior, thousands of draws do what takes millions from the prior, and
-    nothing caps the lower bound. `posteriors` are q after each whole episode. A tenth of the draws comes from the prior, so that no weight can explode
-    where q has missed something.
+    nothing caps the lower bound. `posteriors` are q after each whole episode. A tenth of the draws
+    comes from the prior, so that no weight can explode where q has missed something.
     """
     _check(task, context, contrastive)
     at_truth = task.log_prob(theta, context.designs, context.outcomes).double().sum(1)

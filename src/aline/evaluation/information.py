@@ -68,7 +68,9 @@ def measure_information(
         told = _named(progress, "bounding")
         bounds = information_bounds(task, context, theta, contrastive, generator, told)
         if adaptive and network is not None:
-            nearer = adaptive_bounds(task, context, theta, _each(network, context), adaptive, generator, told)
+            nearer = adaptive_bounds(
+                task, context, theta, _each(network, context), adaptive, generator, told
+            )
     j = None if network is None else mean(gains(network, theta, context))
     return Information(bounds, nearer, j, theta, context)
 
@@ -82,8 +84,8 @@ def final_posterior(network: Network, context: Context) -> Mixture:
 @torch.no_grad()
 def _each(network: Network, context: Context) -> Iterator[Joint]:
     """q after each whole episode."""
-    for row in range(len(context.designs)):
-        one = Context(context.designs[row : row + 1], context.outcomes[row : row + 1])
+    for designs, outcomes in zip(context.designs.split(1), context.outcomes.split(1), strict=True):
+        one = Context(designs, outcomes)
         yield network.joint(network.encode(one))
 
 

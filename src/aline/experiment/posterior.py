@@ -99,7 +99,9 @@ class Posterior:
         """How parameters depend on each other: correlations of draws, by name and name."""
         columns = self._parameters.to_labels(self._draw(draws, torch.Generator()))
         found = torch.stack(list(columns.values())).corrcoef().reshape(len(columns), -1).tolist()
-        return {name: dict(zip(columns, r, strict=True)) for name, r in zip(columns, found, strict=True)}
+        return {
+            name: dict(zip(columns, r, strict=True)) for name, r in zip(columns, found, strict=True)
+        }
 
     def log_prob(self, theta: Mapping[str, Any]) -> Tensor:
         """The joint log density of the parameters named, in the user's units.

@@ -64,7 +64,9 @@ class Network(Encoder):
         raw = config.heads * self.raw_numbers.width if config.shortcuts else 0
         self.zoom = None
         if config.zoom_layers:
-            self.zoom = Zoom(config.zoom_layers, design, self.raw_numbers.width - design, width, config.heads)
+            self.zoom = Zoom(
+                config.zoom_layers, design, self.raw_numbers.width - design, width, config.heads
+            )
         closer = 2 * design if self.zoom else 0
         # On the network's scale a parameter is a number whose prior is N(0, 1).
         sizes = width, hidden, config.components

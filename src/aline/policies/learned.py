@@ -33,7 +33,8 @@ class LearnedPolicy:
 
     A pool policy takes the best candidate, or a draw when `explore` is set; without an offer it
     scores `candidates` uniform draws and then, `refine` times (by default twice where designs have
-    several axes, and the choice is greedy), points around the best so far. A box policy draws from its proposal.
+    several axes, and the choice is greedy), points around the best so far. A box policy draws from
+    its proposal.
 
     An informed policy judges designs by its task's likelihood (policies/informed.py): that of
     `task`, or of the built-in one that the network was trained for, and for all parameters whatever

@@ -7,15 +7,14 @@ in nats, is what the design tells.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from aline.model import Network
+from aline.policies.information import expected_information
 from aline.tasks import PREDICTIONS, Task
-from aline.tasks.task import BRANCHES
 from aline.training.config import TrainingConfig
 from aline.training.losses import (
     Decisions,
@@ -72,7 +71,7 @@ class ParticleTeacher:
         truths = played.possible_truths.draw(steps, TRUTHS, generator)[:, 0]
         truths = truths[:, torch.randperm(TRUTHS, generator=generator)]  # they come in order
         kernel = goal_kernel(truths, played.goal.parameters)
-        return expected_information(self.task, truths, designs, kernel, generator)
+        return expected_information(self.task, truths, designs, ASKED, generator, kernel)
 
 
 def goal_kernel(truths: Tensor, wanted: Tensor) -> Tensor | None:
@@ -87,49 +86,6 @@ def goal_kernel(truths: Tensor, wanted: Tensor) -> Tensor | None:
     square = torch.cdist(scaled, scaled).square()
     square = square + 1e9 * wanted.all(1)[:, None, None] * (1 - torch.eye(truths.shape[1]))
     return (-0.5 * square).softmax(-1)
-
-
-def expected_information(
-    task: Task,
-    truths: Tensor,
-    designs: Tensor,
-    kernel: Tensor | None,
-    generator: torch.Generator,
-) -> Tensor:
-    """Nats [batch, design] that designs are expected to tell the truths apart by.
-
-    The truths [batch, n, parameter] are equally likely. With a kernel [batch, n, n], only as far as
-    they differ in what it is about.
-    """
-    answers, is_all = _answers(task, truths, designs, generator)
-    # [batch, answer, truth, design]
-    each = task.log_prob(truths[:, None], designs[:, None, None], answers)
-    each = each.nan_to_num(nan=-1e6, neginf=-1e6, posinf=1e6)
-    total = each.logsumexp(2, keepdim=True)
-    log_share = each - total
-    share = log_share.exp()
-    if kernel is not None:
-        log_share = (kernel[:, None] @ share).clamp_min(1e-30).log()
-    told = (share * log_share).sum(2) + math.log(each.shape[2])  # [batch, answer, design]
-    if not is_all:
-        return told.mean(1)
-    likely = (total[:, :, 0] - math.log(each.shape[2])).exp()
-    return (told * likely).sum(1)
-
-
-def _answers(
-    task: Task, truths: Tensor, designs: Tensor, generator: torch.Generator
-) -> tuple[Tensor, bool]:
-    """Outcomes [batch, answer, 1, design, *event], and whether these are all that there are."""
-    batch, count = designs.shape[:2]
-    every = task.spec.outcome.enumerate()
-    if every is not None and len(every) <= BRANCHES:
-        answers = every.view(1, -1, 1, 1, *every.shape[1:])
-        return answers.expand(batch, -1, 1, count, *every.shape[1:]), True
-    asked = truths[:, :ASKED].flatten(0, 1)
-    repeated = designs.repeat_interleave(ASKED, 0)
-    answers = task.worlds(asked, generator).answer(repeated, generator)
-    return answers.view(batch, ASKED, 1, count, *answers.shape[2:]), False
 
 
 def requirement(task: Task) -> str | None:

@@ -1,0 +1,60 @@
+"""What a design is expected to tell, where a task's likelihood is at hand."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from aline.tasks import Task
+from aline.tasks.task import BRANCHES
+
+WORST = -1e6  # a log likelihood of what cannot be: a sum of them stays a number
+
+
+def expected_information(
+    task: Task,
+    truths: Tensor,
+    designs: Tensor,
+    asked: int,
+    generator: torch.Generator,
+    kernel: Tensor | None = None,
+) -> Tensor:
+    """Nats [batch, design] that designs are expected to tell the truths apart by, at most log n.
+
+    The truths [batch, n, parameter] are equally likely, on the network's scale, and the same for
+    all designs [batch, design, axis]. Where outcomes are few each is visited with its probability;
+    else the first `asked` truths answer, and each answer counts by how far it moves the weights of
+    all truths. With a kernel [batch, n, n] they count apart only as far as they differ in what it
+    is about.
+    """
+    answers, is_all = _answers(task, truths, designs, asked, generator)
+    # [batch, answer, truth, design]
+    each = task.log_prob(truths[:, None], designs[:, None, None], answers).float()
+    each = each.nan_to_num(nan=WORST, neginf=WORST, posinf=-WORST)
+    total = each.logsumexp(2, keepdim=True)
+    log_share = each - total
+    share = log_share.exp()
+    if kernel is not None:
+        log_share = (kernel[:, None] @ share).clamp_min(1e-30).log()
+    told = (share * log_share).sum(2) + math.log(each.shape[2])  # [batch, answer, design]
+    if not is_all:
+        return told.mean(1)
+    likely = (total[:, :, 0] - math.log(each.shape[2])).exp()
+    return (told * likely).sum(1)
+
+
+def _answers(
+    task: Task, truths: Tensor, designs: Tensor, asked: int, generator: torch.Generator
+) -> tuple[Tensor, bool]:
+    """Outcomes [batch, answer, 1, design, *event], and whether these are all that there are."""
+    batch, count = designs.shape[:2]
+    every = task.spec.outcome.enumerate()
+    if every is not None and len(every) <= BRANCHES:
+        answers = every.view(1, -1, 1, 1, *every.shape[1:])
+        return answers.expand(batch, -1, 1, count, *every.shape[1:]), True
+    asked = min(asked, truths.shape[1])
+    world = task.worlds(truths[:, :asked].flatten(0, 1), generator)
+    answers = world.answer(designs.repeat_interleave(asked, 0), generator)
+    return answers.view(batch, asked, 1, count, *answers.shape[2:]), False
