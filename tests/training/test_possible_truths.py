@@ -139,7 +139,8 @@ def test_others_from_q_stay_likely() -> None:
     q = model.network.posterior(played.read(model.network, up_to(starts, LENGTH)))
 
     def effective(possible_truths: PossibleTruths) -> float:
-        weight = possible_truths.log_weight[:, LENGTH].softmax(-1)
+        fit = possible_truths.log_likelihood[:, -1].sum(-1)
+        weight = (possible_truths.log_weight[:, -1] + fit).softmax(-1)
         return float((1 / weight.square().sum(-1)).mean())
 
     plain = stand_ins_of(task, played, 256, generator)

@@ -21,9 +21,8 @@ from aline.training.losses import (
     Played,
     alternatives,
     paired_pool_loss,
-    read_for_policy,
+    sample_decisions,
     spread_near,
-    stratified,
 )
 from aline.training.possible_truths import has_parameter_likelihood
 
@@ -51,24 +50,31 @@ class ParticleTeacher:
         """
         if played.possible_truths is None or played.goal.points.shape[1]:
             return paired_pool_loss(network, played, config, generator)
-        steps = stratified(played.batch, 1, played.length, generator)
-        at = Decisions(steps[:, 0], read_for_policy(network, played, steps), steps[:, 0] + 1)
+        at = sample_decisions(network, played, generator)
         compared = replace(config, alternatives=COMPARED)
         designs = alternatives(at, played, compared, network, generator)
         with torch.no_grad():
-            worth = self.worth(played, steps, designs, generator)
+            worth = self.worth(played, at, designs, generator)
             worth = worth - worth.mean(1, keepdim=True)
-            wanted = SHARPNESS * worth / spread_near(worth, at.step)[:, None]
+            wanted = SHARPNESS * worth / spread_near(worth, at.horizon)[:, None]
         scores = network.scores(*at.known, played.goal, designs)[:, 0]
         scores = scores - scores.mean(1, keepdim=True)
         return torch.nn.functional.smooth_l1_loss(scores, wanted)
 
     def worth(
-        self, played: Played, steps: Tensor, designs: Tensor, generator: torch.Generator
+        self, played: Played, at: Decisions, designs: Tensor, generator: torch.Generator
     ) -> Tensor:
-        """Nats [batch, n] about the goal that designs [batch, n, design] are expected to tell."""
-        assert played.possible_truths is not None
-        truths = played.possible_truths.draw(steps, TRUTHS, generator)[:, 0]
+        """Nats [batch, n] about the goal that designs [batch, n, design] are expected to tell.
+
+        They are told beside all other observations up to the horizon: where that lies ahead, what
+        later trials tell anyway does not count.
+        """
+        possible = played.possible_truths
+        assert possible is not None
+        order = torch.arange(played.length)
+        seen = (order < at.horizon[:, None]) & (order != at.step[:, None])
+        stage = possible.stage[at.horizon - 1]
+        truths = possible.given(seen[:, None], stage[:, None], TRUTHS, generator)[:, 0]
         truths = truths[:, torch.randperm(TRUTHS, generator=generator)]  # they come in order
         kernel = goal_kernel(truths, played.goal.parameters)
         return expected_information(self.task, truths, designs, ASKED, generator, kernel)

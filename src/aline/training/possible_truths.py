@@ -44,8 +44,9 @@ class PossibleTruths:
     """
 
     theta: Tensor  # [batch, stage, 1 + other, parameter], the truth first
-    log_weight: Tensor  # [batch, length, 1 + other] after that many observations
-    stage: Tensor  # [length] whose others these are
+    log_weight: Tensor  # [batch, stage, 1 + other] before any observation
+    log_likelihood: Tensor  # [batch, stage, 1 + other, observation] of each observation
+    stage: Tensor  # [1 + observation] whose others serve after that many observations
 
     @classmethod
     @torch.no_grad()
@@ -59,34 +60,41 @@ class PossibleTruths:
         generator: torch.Generator,
     ) -> PossibleTruths:
         """Draw `count` others a stage from q [batch, stage, parameter] at its start."""
-        starts = stage_starts(context.length)
-        weights, theta = [], []
+        starts, stage = stage_starts(context.length), []
+        theta, weights, fits = [], [], []
         for i, (start, end) in enumerate(pairwise([*starts, context.length + 1])):
             if start == 0:  # nothing is known: the others come from the prior
                 others = torch.randn(len(truth), count, truth.shape[1], generator=generator)
                 all_ = torch.cat([truth[:, None], others], 1)
-                before = torch.zeros(*all_.shape[:2], 1)
+                weight = torch.zeros(all_.shape[:2])
             else:
                 proposal = Proposal.fitted(task, context, q[:, i], start, count // 2, generator)
                 all_ = torch.cat([truth[:, None], proposal.sample(count, generator)], 1)
-                before = -proposal.log_prob_over_prior(all_)[..., None]
-            each = _log_likelihood(task, all_, context, end - 1)
-            weights.append(torch.cat([before, each], -1).cumsum(-1)[..., start:].mT)
+                weight = -proposal.log_prob_over_prior(all_)
             theta.append(all_)
-        stage = [torch.full((part.shape[1],), i) for i, part in enumerate(weights)]
-        return cls(torch.stack(theta, 1), torch.cat(weights, 1), torch.cat(stage))
+            weights.append(weight)
+            fits.append(_log_likelihood(task, all_, context, context.length))
+            stage.append(torch.full((end - start,), i))
+        found = (torch.stack(part, 1) for part in (theta, weights, fits))
+        return cls(*found, torch.cat(stage))
 
     def draw(self, lengths: Tensor, count: int, generator: torch.Generator) -> Tensor:
-        """Truths [batch, prefix, count, parameter] after `lengths` [batch, prefix] observations.
+        """Truths [batch, prefix, count, parameter] after `lengths` [batch, prefix] observations."""
+        seen = torch.arange(self.log_likelihood.shape[-1]) < lengths[..., None]
+        return self.given(seen, self.stage[lengths], count, generator)
 
-        The draws of a prefix are spread evenly over its probabilities.
+    def given(self, seen: Tensor, stage: Tensor, count: int, generator: torch.Generator) -> Tensor:
+        """Truths [batch, group, count, parameter] given `seen` [batch, group, observation].
+
+        They are drawn from the others of a `stage` [batch, group], evenly over the probabilities.
         """
-        row = torch.arange(len(lengths))[:, None]
-        cumulated = self.log_weight[row, lengths].softmax(-1).cumsum(-1)
-        position = torch.arange(count) + torch.rand(*lengths.shape, 1, generator=generator)
+        row = torch.arange(len(seen))[:, None]
+        fit = (self.log_likelihood[row, stage] @ seen.float()[..., None]).squeeze(-1)
+        cumulated = (self.log_weight[row, stage] + fit).softmax(-1).cumsum(-1)
+        position = torch.arange(count) + torch.rand(*stage.shape, 1, generator=generator)
         last = self.theta.shape[2] - 1
         index = torch.searchsorted(cumulated, position / count).clamp(max=last)
-        return self.theta[row[..., None], self.stage[lengths][..., None], index]
+        return self.theta[row[..., None], stage[..., None], index]
 
 
 @dataclass(frozen=True)
