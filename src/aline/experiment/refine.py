@@ -1,6 +1,6 @@
 """Draws from the exact posterior, where the likelihood is known: q begins, the likelihood judges.
 
-q knows each parameter for itself and may be too wide. Draws from it are carried over to the
+q may know each parameter only for itself, and be too wide. Draws from it are carried over to the
 posterior through distributions in between, q^(1-b) p^b with b from 0 to 1 (sequential Monte
 Carlo): at each the draws are weighed, chosen anew by their weights, and moved about (Metropolis,
 with steps shaped like the cloud of draws) so that none is a mere copy. Where q is right already,
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from aline.episodes import Context
 from aline.errors import InputError
+from aline.model import Joint, Network
 from aline.policies.importance import tempering_power
 from aline.spaces.outcomes import Mixture
 from aline.tasks import Task
@@ -77,13 +78,47 @@ def can_refine(task: Task) -> bool:
     return known and len(task.spec.parameters) > 0
 
 
+class _Independent:
+    """q that knows each parameter [parameter] by itself."""
+
+    def __init__(self, q: Mixture):
+        self._q = Mixture(*(part.double() for part in (q.log_weight, q.mean, q.std)))
+
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        return self._q.sample(count, generator)
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        return self._q.log_prob(z).sum(-1)
+
+
+class _Together:
+    """q that knows all parameters together, of one episode."""
+
+    def __init__(self, q: Joint):
+        self._q = q
+
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        return self._q.sample(count, generator)[0, 0].double()
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        return self._q.log_prob(z[None, None].float())[0, 0].double()
+
+
+def proposal_of(network: Network, marginals: Mixture, seen: Context) -> Mixture | Joint:
+    """What to refine: the joint posterior where a network has one, else its marginals."""
+    if network.conditional is None:
+        return marginals
+    with torch.no_grad():
+        return network.joint(network.encode(seen))
+
+
 class Refiner:
     """Draws from the posterior of a task, given what was seen and what q makes of it."""
 
-    def __init__(self, task: Task, q: Mixture, seen: Context):
-        """For q [parameter] and observations of one episode, [1, n]."""
+    def __init__(self, task: Task, q: Mixture | Joint, seen: Context):
+        """For q, marginals [parameter] or joint, and observations of one episode, [1, n]."""
         self.task, self.seen = task, seen
-        self.q = Mixture(*(part.double() for part in (q.log_weight, q.mean, q.std)))
+        self.q = _Together(q) if isinstance(q, Joint) else _Independent(q)
 
     @torch.no_grad()
     def draw(self, generator: torch.Generator, count: int = DRAWS) -> Draws:
@@ -115,7 +150,7 @@ class Refiner:
             # Some far, some near: clouds that bend, or fall apart, need both.
             far = width * torch.rand(count, 1, generator=generator).double().sqrt()
             step = torch.randn(count, size, generator=generator).double() @ shape.T
-            tried = self._measure(cloud.z + far * step)
+            tried = self._measure(cloud.z + far * step, share)
             luck = torch.rand(count, generator=generator).double().log()
             better = luck < tried.at(share) - cloud.at(share)
             cloud = _Cloud(
@@ -126,11 +161,13 @@ class Refiner:
             width *= math.exp(float(better.double().mean()) - ACCEPTED)
         return cloud
 
-    def _measure(self, z: Tensor) -> _Cloud:
+    def _measure(self, z: Tensor, share: float = 0.0) -> _Cloud:
         fit = self.task.log_prob(z, self.seen.designs.double(), self.seen.outcomes.double())
         p = fit.sum(-1) - 0.5 * z.square().sum(-1)
+        # At the posterior q counts no more, and a joint one takes longer than the likelihood.
+        q = self.q.log_prob(z) if share < 1 else torch.zeros_like(p)
         # What cannot be, or leaves the numbers, is very unlikely.
-        return _Cloud(z, self.q.log_prob(z).sum(-1), p.nan_to_num(_NEVER, _NEVER, _NEVER))
+        return _Cloud(z, q, p.nan_to_num(_NEVER, _NEVER, _NEVER))
 
 
 def _effective(log_weight: Tensor) -> float:
