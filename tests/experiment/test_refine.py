@@ -10,7 +10,7 @@ from torch.distributions import Normal, Uniform
 
 from aline.episodes import Context
 from aline.errors import InputError
-from aline.experiment.refine import Draws, Refiner, can_refine, proposal_of, smoothed
+from aline.experiment.refine import Draws, Refiner, can_refine, joint_of, smoothed
 from aline.model import Mixture
 from aline.policies.importance import tempering_power
 from aline.spaces import Box, Real
@@ -171,9 +171,10 @@ def test_a_joint_posterior_is_the_better_proposal() -> None:
     single, together = [], []
     for row in range(8):
         seen = Context(context.designs[[row]], context.outcomes[[row]])
-        joint = network.joint(network.encode(seen))
+        joint = joint_of(network, seen)
+        assert joint is not None
         marginals = joint.marginals[0, 0]
-        draws = Refiner(task, proposal_of(network, marginals, seen), seen).draw(seeded(2), 4096)
+        draws = Refiner(task, marginals, seen, joint).draw(seeded(2), 4096)
         together.append(draws.effective)
         single.append(Refiner(task, marginals, seen).draw(seeded(2), 4096).effective)
         x, y = seen.designs[..., 0].double(), task.spec.outcome.to_user(seen.outcomes).double()
@@ -184,7 +185,16 @@ def test_a_joint_posterior_is_the_better_proposal() -> None:
     assert sum(together) > 1.3 * sum(single)
 
 
-def test_a_network_without_conditionals_proposes_its_marginals() -> None:
+def test_a_joint_posterior_that_is_far_off_leaves_it_to_the_marginals() -> None:
+    network = small_network("linear")
+    joint = joint_of(network, SEEN)
+    found = Refiner(LINEAR, NARROW, SEEN, joint).draw(seeded(1), 8192)
+    assert found.effective < 0.1
+    mean, covariance = exact_posterior(X.double(), Y.double())
+    assert ((found.z.mean(0) - mean[0]).abs() < 0.05 * covariance[0].diagonal().sqrt()).all()
+
+
+def test_a_network_without_conditionals_has_no_joint_posterior() -> None:
     network = small_network("linear")
     network.conditional = None
-    assert proposal_of(network, PRIOR, SEEN) is PRIOR
+    assert joint_of(network, SEEN) is None

@@ -21,7 +21,7 @@ from aline.evaluation.exact import (
 from aline.evaluation.observers import posterior_rmse
 from aline.evaluation.results import Row, result, row
 from aline.evaluation.simulated import Simulated, log_prior, simulate_experiments
-from aline.experiment.refine import Refiner, can_refine, proposal_of, smoothed
+from aline.experiment.refine import Refiner, can_refine, joint_of, smoothed
 from aline.model import Mixture, Model, Network
 from aline.spaces import Parameters
 from aline.tasks import PREDICTIONS, Spec, Task
@@ -143,7 +143,7 @@ def _refined(
     for i, theta in enumerate(played.theta.double()):
         mine = Mixture(*(part[i, last] for part in (q.log_weight, q.mean, q.std)))
         context = Context(seen.designs[i : i + 1], seen.outcomes[i : i + 1])
-        refiner = Refiner(task, proposal_of(network, mine, context), context)
+        refiner = Refiner(task, mine, context, joint_of(network, context))
         z = refiner.draw(torch.Generator()).z
         density = smoothed(z).log_prob(theta) - log_prior(theta)
         ranks.append((z < theta).double().mean(0))

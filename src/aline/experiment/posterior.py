@@ -58,11 +58,6 @@ class Posterior:
         return self._find_joint is not None
 
     @property
-    def proposal(self) -> Mixture | Joint:
-        """The best density there is to draw from, on the network's scale."""
-        return self._joint or self.mixture
-
-    @property
     def mean(self) -> dict[str, float]:
         """Posterior means by name."""
         return {name: self[name].mean for name in self.names}
@@ -104,9 +99,9 @@ class Posterior:
 
     def _draw(self, count: int, generator: torch.Generator) -> Tensor:
         """Draws [count, parameter] on the network's scale."""
-        if self._joint is None:
+        if self.joint is None:
             return self._mixture.sample(count, generator)
-        return self._joint.sample(count, generator)[0, 0].double()
+        return self.joint.sample(count, generator)[0, 0].double()
 
     def correlation(self, draws: int = 4000) -> dict[str, dict[str, float]]:
         """How parameters depend on each other: correlations of draws, by name and name.
@@ -139,14 +134,15 @@ class Posterior:
 
     def _log_density(self, z: Tensor, columns: list[int]) -> Tensor:
         """Of some coordinates of z [..., parameter], on the network's scale."""
-        if self._joint is None or len(columns) == 1:
+        if self.joint is None or len(columns) == 1:
             return self._mixture.log_prob(z)[..., columns].sum(-1)
         flat = z.reshape(1, 1, -1, z.shape[-1]).float()
         with torch.no_grad():
-            return self._joint.log_prob(flat, columns).double().reshape(z.shape[:-1])
+            return self.joint.log_prob(flat, columns).double().reshape(z.shape[:-1])
 
     @cached_property
-    def _joint(self) -> Joint | None:
+    def joint(self) -> Joint | None:
+        """All parameters together, on the network's scale; None if they are independent."""
         with torch.no_grad():
             return None if self._find_joint is None else self._find_joint()
 
@@ -176,7 +172,7 @@ class Posterior:
         columns = self._parameters.index(owner)
         if self._parameters.is_direct(name):
             return self._coordinate(name, columns[position])
-        if self._joint is not None:
+        if self.joint is not None:
             return drawn_share(name, self._share_draws[name])
         sticks = [self._coordinate(name, column) for column in columns[: position + 1]]
         return Share(name, sticks, is_rest=position == len(columns))

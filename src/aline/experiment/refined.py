@@ -87,5 +87,5 @@ def refine_posterior(state: State, task: Task | None) -> RefinedPosterior:
             f"a refined posterior needs the likelihood of the parameters alone, which task "
             f"{spec.name} does not have: use posterior()"
         )
-    refiner = Refiner(known, state.posterior.proposal, state.context)
+    refiner = Refiner(known, state.posterior.mixture, state.context, state.posterior.joint)
     return RefinedPosterior(refiner.draw(torch.Generator()), spec.parameters)
