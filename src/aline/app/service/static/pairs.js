@@ -1,18 +1,18 @@
 // Parameters two by two, as one SVG: marginals on the diagonal, draws below it, correlations above.
 
-const NS = "http://www.w3.org/2000/svg";
 const LEFT = 62;
 const BELOW = 44;
 const GAP = 12;
-const WIDTH = 900;
+const PANEL = { least: 84, most: 248 }; // across, in pixels
 
 export function drawPairs(pairs) {
   document.getElementById("pairs-box").hidden = !pairs;
   if (!pairs) return;
   const box = document.getElementById("pairs");
   box.setAttribute("aria-label", `Correlations: ${words(pairs)}`);
-  box.style.maxWidth = `${Math.min(WIDTH, 260 * pairs.parameters.length + LEFT)}px`;
-  box.replaceChildren(matrix(pairs));
+  // A unit is a pixel, so that text is as large as elsewhere; a narrow screen scrolls.
+  const fitting = (box.clientWidth - LEFT) / pairs.parameters.length - GAP;
+  drawMatrix(box.querySelector("svg"), pairs, Math.min(Math.max(fitting, PANEL.least), PANEL.most));
 }
 
 const signed = (r) => `${r < 0 ? "−" : "+"}${Math.abs(r).toFixed(2)}`;
@@ -24,22 +24,19 @@ function words({ parameters, correlation }) {
 }
 
 function add(to, tag, attributes, text) {
-  const one = document.createElementNS(NS, tag);
+  const one = document.createElementNS(to.namespaceURI, tag);
   for (const [name, value] of Object.entries(attributes)) one.setAttribute(name, value);
   if (text !== undefined) one.textContent = text;
   to.append(one);
   return one;
 }
 
-function matrix({ parameters, correlation }) {
+function drawMatrix(svg, { parameters, correlation }, across) {
   const count = parameters.length;
-  // At its full width a unit is a pixel, so that text is as large as elsewhere.
-  const width = Math.min(WIDTH, 260 * count + LEFT);
-  const across = (width - LEFT) / count - GAP;
   const high = Math.min(across * 0.75, 170);
-  const svg = document.createElementNS(NS, "svg");
-  svg.setAttribute("class", "pairs");
-  svg.setAttribute("viewBox", `0 0 ${width} ${count * (high + GAP) + BELOW}`);
+  svg.replaceChildren();
+  svg.setAttribute("width", LEFT + count * (across + GAP));
+  svg.setAttribute("height", count * (high + GAP) + BELOW);
   parameters.forEach((down, row) => parameters.forEach((one, column) => {
     const cell = add(svg, "svg", {
       x: LEFT + column * (across + GAP), y: row * (high + GAP) + 2, width: across, height: high,
@@ -52,19 +49,18 @@ function matrix({ parameters, correlation }) {
   parameters.forEach((one, i) => {
     const x = LEFT + i * (across + GAP);
     const bottom = count * (high + GAP) - GAP + 2;
-    for (const tick of ticks(one.range, across / 70)) {
+    for (const tick of ticks(one.range, across / 40)) {
       add(svg, "text", { x: x + place(tick, one.range, across), y: bottom + 16, "text-anchor": "middle" }, shown(tick));
     }
     add(svg, "text", { class: "name", x: x + across / 2, y: bottom + 36, "text-anchor": "middle" }, one.label);
     if (i === 0) return;
     const top = i * (high + GAP) + 2;
-    for (const tick of ticks(one.range, high / 40)) {
+    for (const tick of ticks(one.range, high / 28)) {
       add(svg, "text", { x: LEFT - 6, y: top + high - place(tick, one.range, high) + 4, "text-anchor": "end" }, shown(tick));
     }
     const middle = top + high / 2;
     add(svg, "text", { class: "name", x: 12, y: middle, "text-anchor": "middle", transform: `rotate(-90 12 ${middle})` }, one.label);
   });
-  return svg;
 }
 
 const place = (value, [low, high], length) => ((value - low) / (high - low || 1)) * length;
@@ -74,7 +70,7 @@ const shown = (value) => `${Number(value.toPrecision(6))}`.replace("-", "−");
 function ticks([low, high], wanted) {
   const rough = (high - low) / Math.max(wanted, 1.5);
   const power = 10 ** Math.floor(Math.log10(rough || 1));
-  const step = [1, 2, 5, 10].map((one) => one * power).find((one) => one >= rough);
+  const step = [1, 2, 2.5, 5, 10].map((one) => one * power).find((one) => one >= rough);
   const inset = 0.07 * (high - low);
   const found = [];
   for (let i = Math.ceil((low + inset) / step); i * step <= high - inset; i += 1) found.push(i * step);
@@ -86,7 +82,8 @@ function drawMarginal(cell, one, { across, high }) {
   const line = one.density
     .map((value, i) => `${(across * i) / (one.density.length - 1)},${high - ((value ?? 0) / top) * 0.92 * high}`)
     .join(" L");
-  add(cell, "path", { class: "density", d: `M0,${high} L${line} L${across},${high}` });
+  add(cell, "path", { class: "area", d: `M0,${high} L${line} L${across},${high}` });
+  add(cell, "path", { class: "density", d: `M${line}` });
   add(cell, "line", { class: "frame", x1: 0, y1: high, x2: across, y2: high });
   if (one.truth === null || one.truth === undefined) return;
   const x = place(one.truth, one.range, across);
