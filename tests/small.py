@@ -1,5 +1,6 @@
 """Small untrained networks and random data for tests."""
 
+from functools import cache
 from typing import Literal
 
 import torch
@@ -7,6 +8,7 @@ from torch import Tensor
 
 from aline.episodes import Context, Goal, goal_of
 from aline.model import Belief, Encoded, Mixture, Model, ModelConfig, Network, fresh
+from aline.model.joint import random_orders
 from aline.tasks import Spec, Task, get
 
 SIZES = {
@@ -90,3 +92,30 @@ def goal_for(spec: Spec, names: tuple[str, ...], batch: int) -> Goal:
 
 def largest_difference(a: Tensor, b: Tensor) -> float:
     return float((a - b).abs().max())
+
+
+@cache
+def line_network(steps: int = 150) -> tuple[Task, Network]:
+    """A task of a line, and a network that learned it from designs on one side: q alone, briefly.
+
+    Intercept and slope are then strongly dependent.
+    """
+    task, generator = get("linear", horizon=6).fitted(), seeded(0)
+    network = fresh(task.spec, ModelConfig(**SIZES), generator)
+    optimiser = torch.optim.Adam(network.parameters(), 5e-3)
+    for _ in range(steps):
+        world, context = one_sided(task, 64, generator)
+        joint, theta = network.joint(network.encode(context)), world[:, None, None]
+        order = random_orders((64, 1, 1), 2, generator)
+        single = joint.marginals.log_prob(theta[:, :, 0]).sum()
+        loss = -(joint.terms(theta, order).sum() + single) / 64
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    return task, network.eval().requires_grad_(False)
+
+
+def one_sided(task: Task, batch: int, generator: torch.Generator) -> tuple[Tensor, Context]:
+    """Truths [batch, parameter], and six outcomes of each at designs above zero."""
+    world, designs = task.draw(batch, generator), torch.rand(batch, 6, 1, generator=generator)
+    return world.theta, Context(designs, world.answer(designs, generator))

@@ -8,16 +8,22 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.distributions import Independent, Normal
 
 from aline.app.demo import Demo, run_demo
-from aline.app.plots import plates
+from aline.app.plots import plates, plot_pairs
 from aline.app.plots.canvas import PALETTE, to_svg
 from aline.app.plots.designs import companions
 from aline.app.plots.marginals import plotted_range, prior_density
+from aline.app.plots.pairs import MOST, has_pairs, paired, scalar_draws, shown_range
 from aline.app.plots.plane import exact_density, has_exact, region_level, sources
 from aline.app.plots.widths import relative_widths, spread
 from aline.app.subject import open_subject
 from aline.app.taskfile import load_task
+from aline.experiment import Posterior, RefinedPosterior
+from aline.experiment.refine import Draws
+from aline.model import Mixture
+from aline.spaces import Parameters
 from aline.tasks import Task, get
 
 
@@ -30,10 +36,11 @@ from aline.tasks import Task, get
         ("two sources", "plane"),
     ],
 )
-def test_every_task_gets_its_four_figures(demos: dict[str, Demo], name: str, first: str) -> None:
+def test_every_task_gets_its_five_figures(demos: dict[str, Demo], name: str, first: str) -> None:
     assert [plate.name for plate in plates(demos[name])] == [
         first,
         "marginals",
+        "pairs",
         "designs",
         "widths",
     ]
@@ -44,7 +51,7 @@ def test_a_design_of_three_axes_has_no_curve_and_no_plane(
 ) -> None:
     task = get("location", dimensions=3, horizon=2)
     demo = run_demo(open_subject(str(save(task, tmp_path / "deep"))))
-    assert [plate.name for plate in plates(demo)] == ["marginals", "designs", "widths"]
+    assert [plate.name for plate in plates(demo)] == ["marginals", "pairs", "designs", "widths"]
 
 
 def test_colours_become_variables_of_the_page(demos: dict[str, Demo]) -> None:
@@ -67,9 +74,10 @@ def test_units_are_in_the_labels(
 ) -> None:
     reference = f"{own_file}:task"
     folder = save(load_task(reference), tmp_path / "decay")
-    curve, marginals, designs, _ = plates(run_demo(open_subject(str(folder), reference)))
+    curve, marginals, pairs, designs, _ = plates(run_demo(open_subject(str(folder), reference)))
     assert "time (s)" in to_svg(curve.figure)
     assert "rate (1/s)" in to_svg(marginals.figure)
+    assert "rate (1/s)" in to_svg(pairs.figure)
     assert "time (s)" in to_svg(designs.figure)
 
 
@@ -135,3 +143,51 @@ def test_the_region_of_a_normal_density_holds_its_mass() -> None:
     density = np.exp(-0.5 * (grid[:, None] ** 2 + grid[None, :] ** 2))
     # In two dimensions the 95 % region ends where r^2 / 2 = -log 0.05.
     assert region_level(density, grid, grid) == pytest.approx(0.05, rel=0.02)
+
+
+def of_vector(size: int, joint: bool = True) -> Posterior:
+    """A vector's posterior; its draws need no network here."""
+    normal = Independent(Normal(torch.zeros(size), torch.ones(size)), 1)
+    parameters = Parameters({"v": normal, "b": Normal(0.0, 1.0)})
+    if not joint:
+        zeros = torch.zeros(size + 1, 1)
+        return Posterior(Mixture(zeros, zeros, zeros + 1), parameters)
+    z = torch.randn(500, size + 1, generator=torch.Generator().manual_seed(0)).double()
+    z[:, 1] = z[:, 0] + 0.1 * z[:, 1]
+    return RefinedPosterior(Draws(z, 1.0), parameters)
+
+
+def test_pairs_have_marginals_draws_and_correlations() -> None:
+    found = of_vector(2)
+    drawn = plot_pairs(found, label=lambda name: f"{name} (s)", truth={"v_1": 0.0, "v_2": 9.0})
+    panels = np.array(drawn.axes).reshape(3, 3)
+    correlation = found.correlation(4000)["v_1"]["v_2"]
+    assert panels[0, 1].texts[0].get_text() == f"{correlation:+.2f}"
+    assert panels[2, 0].get_xlabel() == "v_1 (s)"
+    assert panels[1, 0].get_ylabel() == "v_2 (s)"
+    assert panels[1, 0].get_ylim()[1] > 9
+    assert len(panels[1, 0].collections) > len(panels[2, 1].collections)  # the truth's cross
+
+
+def test_pairs_are_for_joint_posteriors_of_two_or_more() -> None:
+    assert has_pairs(of_vector(1))
+    assert not has_pairs(of_vector(2, joint=False))
+    many = of_vector(8)
+    assert paired(many) == [f"v_{i}" for i in range(1, MOST + 1)]
+    assert paired(many, ["b", "v_8"]) == ["v_1", "v_2", "v_3", "v_8", "b"]
+
+
+def test_draws_by_scalar_name_are_those_of_the_posterior() -> None:
+    found = of_vector(3)
+    draws, sample = scalar_draws(found, 20), found.sample(20)
+    assert tuple(draws) == found.names
+    assert draws["v_2"] == pytest.approx(sample["v"][:, 1].numpy())
+    assert draws["b"] == pytest.approx(sample["b"].numpy())
+
+
+def test_a_range_holds_draws_and_truth_but_no_more() -> None:
+    values = np.linspace(0, 1, 1000)
+    assert shown_range(values) == (0, 1)
+    assert shown_range(values, 3.0)[1] > 3
+    low, high = shown_range(np.full(10, 2.0))
+    assert low < 2 < high

@@ -58,11 +58,11 @@ def test_the_report_needs_nothing_else(pages: dict[str, str], name: str) -> None
 
 
 @pytest.mark.parametrize("name", ["psychometric", "location", "two sources", "linear"])
-def test_the_report_has_four_figures(pages: dict[str, str], name: str) -> None:
+def test_the_report_has_five_figures(pages: dict[str, str], name: str) -> None:
     page = Page(pages[name])
     first = "plane" if name in ("location", "two sources") else "curve"
     assert {first, "marginals", "designs", "widths"} <= set(page.ids)
-    assert page.tags.count("svg") == 4
+    assert page.tags.count("svg") == 5
 
 
 def test_the_report_says_what_happened_and_how_it_was_made(

@@ -2,13 +2,16 @@
 
 import math
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from experiment.small import small_task
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, stats
+from small import line_network, small_model
 from torch.distributions import (
     Beta,
     Dirichlet,
@@ -20,10 +23,11 @@ from torch.distributions import (
     Uniform,
 )
 
+from aline import load
 from aline.errors import InputError, UserError
-from aline.experiment import Posterior, Predictive
+from aline.experiment import Experiment, Posterior, Predictive
 from aline.experiment.marginals import mixture_quantiles
-from aline.model import Bernoulli, Mixture
+from aline.model import Bernoulli, Mixture, Model
 from aline.spaces import Binary, Parameters, Real
 
 PRIORS = {
@@ -248,6 +252,103 @@ def test_without_a_generator_draws_repeat() -> None:
     assert all(torch.equal(a[name], b[name]) for name in a)
     generator = torch.Generator().manual_seed(1)
     assert not torch.equal(found.sample((5,), generator)["normal"], a["normal"])
+
+
+def joint_posterior(storage: str = "memory://", task: str = "psychometric") -> Posterior:
+    """Of a network with conditionals, after some trials."""
+    experiment = Experiment(small_model(task), storage=storage, name="one")
+    outcomes = [0, 1, 1, 0, 1] if task == "psychometric" else [0.4, -2.0, 1.0]
+    for outcome in outcomes:
+        experiment.tell(experiment.ask(), outcome)
+    return experiment.posterior()
+
+
+class TestJoint:
+    def test_draws_have_the_shape_asked_for_and_repeat(self) -> None:
+        found = joint_posterior()
+        assert found.is_joint
+        many, shaped = found.sample(30), found.sample((5, 6))
+        assert {value.shape for value in many.values()} == {(30,)}
+        for name, value in shaped.items():
+            assert value.shape == (5, 6)
+            assert torch.equal(value.flatten(), many[name])
+        other = found.sample(30, torch.Generator().manual_seed(1))
+        assert not torch.equal(other["slope"], many["slope"])
+
+    def test_one_parameter_alone_has_its_marginal_density(self) -> None:
+        found = joint_posterior()
+        for name in found.names:
+            grid = [found.quantile(name, p) for p in (0.1, 0.5, 0.9)]
+            alone = found.log_prob({name: grid})
+            assert alone.numpy() == pytest.approx(found.pdf(name, grid).log().numpy(), abs=1e-6)
+
+    def test_the_density_of_two_integrates_to_one(self) -> None:
+        """The third left out; with priors that have no bounds, where nothing is steep."""
+        priors = {"a": Normal(10.0, 2.0), "b": Normal(0.0, 1.0), "c": Normal(0.0, 1.0)}
+        experiment = Experiment(small_model(small_task(parameters=priors)))
+        experiment.attach({"stimulus": [-1.0, 2.0, 0.5]}, [0, 1, 1])
+        found = experiment.posterior()
+        a, c = (torch.linspace(*ends, 220).double() for ends in ((-14.0, 34.0), (-12.0, 12.0)))
+        density = found.log_prob({"a": a[:, None], "c": c[None]}).exp()
+        assert density.shape == (220, 220)
+        total = integrate.trapezoid(integrate.trapezoid(density, c), a)
+        assert total == pytest.approx(1, abs=0.01)
+        apart = found.pdf("a", a)[:, None] * found.pdf("c", c)
+        assert float((density - apart).abs().max()) > 0.01 * float(apart.max())
+
+    def test_correlation_is_that_of_draws(self) -> None:
+        found = joint_posterior()
+        r = found.correlation()
+        matrix = np.array([[r[a][b] for b in found.names] for a in found.names])
+        assert np.diag(matrix) == pytest.approx(1)
+        assert matrix == pytest.approx(matrix.T)
+        draws = found.sample(4000, torch.Generator().manual_seed(5))
+        exact = np.corrcoef([draws[name].numpy() for name in found.names])
+        assert matrix == pytest.approx(exact, abs=4 * math.sqrt(2 / 4000))
+
+    def test_what_was_learned_of_a_line_shows(self) -> None:
+        experiment = Experiment(Model(line_network()[1]))
+        experiment.attach({"x": [0.2, 0.5, 0.6, 0.9, 0.9, 1.0]}, [0.3, 0.5, 0.1, 0.7, 0.9, 0.8])
+        found = experiment.posterior()
+        assert found.correlation()["intercept"]["slope"] < -0.5
+        arviz = found.to_arviz(2000).posterior
+        drawn = np.corrcoef(arviz["intercept"].values[0], arviz["slope"].values[0])[0, 1]
+        assert drawn < -0.5
+
+    def test_shares_of_a_simplex_are_those_of_the_draws(self) -> None:
+        """Sticks that depend: a product of their moments would not do."""
+        found, count = joint_posterior(task="ces"), 20_000
+        draws = found.sample(count, torch.Generator().manual_seed(1))["alpha"]
+        for k, name in ((1, "alpha_2"), (2, "alpha_3")):
+            slack = 5 * found.std[name] / math.sqrt(4096)
+            assert found.mean[name] == pytest.approx(float(draws[:, k].mean()), abs=slack)
+            assert found.std[name] == pytest.approx(float(draws[:, k].std()), rel=0.06)
+
+    def test_a_resumed_experiment_has_the_same(self, tmp_path: Path) -> None:
+        url = f"sqlite:///{tmp_path}/a.db"
+        before = joint_posterior(url)
+        after = Experiment.resume(url, "one", small_model()).posterior()
+        assert after.correlation() == before.correlation()
+        assert torch.equal(after.sample(20)["slope"], before.sample(20)["slope"])
+
+    def test_a_shipped_model_has_its_parameters_independent(self) -> None:
+        found = Experiment(load("psychometric")).posterior()
+        assert not found.is_joint
+        assert found.joint is None
+        theta = {"threshold": 0.5, "slope": 2.0}
+        apart = sum(found.log_prob({name: value}) for name, value in theta.items())
+        assert float(found.log_prob(theta)) == pytest.approx(float(apart))
+        drawn = found._mixture.sample(10, torch.Generator())
+        assert torch.equal(found._draw(10, torch.Generator()), drawn)
+        assert abs(found.correlation()["threshold"]["slope"]) < 4 / math.sqrt(4000)
+
+
+def test_correlation_of_few() -> None:
+    assert posterior({}).correlation() == {}
+    assert posterior({"b": Uniform(0.0, 1.0)}).correlation() == {"b": {"b": 1.0}}
+    still = Mixture(torch.zeros(2, 1), torch.zeros(2, 1), torch.tensor([[1.0], [0.0]]))
+    found = Posterior(still, Parameters({"a": Normal(0.0, 1.0), "b": Normal(0.0, 1.0)}))
+    assert found.correlation() == {"a": {"a": 1, "b": 0}, "b": {"a": 0, "b": 1}}
 
 
 def test_marginals_say_the_same_as_the_posterior() -> None:

@@ -4,12 +4,13 @@ import math
 
 import pytest
 import torch
+from small import line_network, one_sided, seeded, small_network
 from torch import Tensor
 from torch.distributions import Normal, Uniform
 
 from aline.episodes import Context
 from aline.errors import InputError
-from aline.experiment.refine import Draws, Refiner, can_refine, smoothed
+from aline.experiment.refine import Draws, Refiner, can_refine, joint_of, smoothed
 from aline.model import Mixture
 from aline.policies.importance import tempering_power
 from aline.spaces import Box, Real
@@ -161,3 +162,39 @@ def test_nothing_to_refine() -> None:
         horizon=3,
     )
     assert not can_refine(task)
+
+
+def test_a_joint_posterior_is_the_better_proposal() -> None:
+    """Of parameters that depend, more of its draws count; what comes out is exact either way."""
+    task, network = line_network()
+    _, context = one_sided(task, 8, seeded(1))
+    single, together = [], []
+    for row in range(8):
+        seen = Context(context.designs[[row]], context.outcomes[[row]])
+        joint = joint_of(network, seen)
+        assert joint is not None
+        marginals = joint.marginals[0, 0]
+        draws = Refiner(task, marginals, seen, joint).draw(seeded(2), 4096)
+        together.append(draws.effective)
+        single.append(Refiner(task, marginals, seen).draw(seeded(2), 4096).effective)
+        x, y = seen.designs[..., 0].double(), task.spec.outcome.to_user(seen.outcomes).double()
+        mean, covariance = exact_posterior(x, y)
+        spread = covariance[0].diagonal().sqrt()
+        assert ((draws.z.mean(0) - mean[0]).abs() < 0.08 * spread).all()
+        assert torch.allclose(draws.z.T.cov(), covariance[0], atol=0.1 * float(spread.max()) ** 2)
+    assert sum(together) > 1.3 * sum(single)
+
+
+def test_a_joint_posterior_that_is_far_off_leaves_it_to_the_marginals() -> None:
+    network = small_network("linear")
+    joint = joint_of(network, SEEN)
+    found = Refiner(LINEAR, NARROW, SEEN, joint).draw(seeded(1), 8192)
+    assert found.effective < 0.1
+    mean, covariance = exact_posterior(X.double(), Y.double())
+    assert ((found.z.mean(0) - mean[0]).abs() < 0.05 * covariance[0].diagonal().sqrt()).all()
+
+
+def test_a_network_without_conditionals_has_no_joint_posterior() -> None:
+    network = small_network("linear")
+    network.conditional = None
+    assert joint_of(network, SEEN) is None

@@ -152,3 +152,12 @@ def test_intervals_are_the_draws_own() -> None:
     assert low == pytest.approx(-1.026, abs=0.005)
     assert high == pytest.approx(1.026, abs=0.005)
     assert found.std["slope"] == pytest.approx(1.0, abs=0.01)
+
+
+def test_its_correlation_is_that_of_its_own_draws() -> None:
+    found = line().refined()
+    exact = torch.corrcoef(found._draws.T)[0, 1]
+    assert found.is_joint
+    assert found.correlation()["slope"]["intercept"] == pytest.approx(float(exact), abs=0.05)
+    kept = {tuple(draw) for draw in found._draws.tolist()}
+    assert {tuple(draw) for draw in found._draw(50, torch.Generator()).tolist()} <= kept

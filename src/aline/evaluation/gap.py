@@ -21,8 +21,8 @@ from aline.evaluation.exact import (
 from aline.evaluation.observers import posterior_rmse
 from aline.evaluation.results import Row, result, row
 from aline.evaluation.simulated import Simulated, log_prior, simulate_experiments
-from aline.experiment.refine import Refiner, can_refine, smoothed
-from aline.model import Mixture, Model
+from aline.experiment.refine import Refiner, can_refine, joint_of, smoothed
+from aline.model import Mixture, Model, Network
 from aline.spaces import Parameters
 from aline.tasks import PREDICTIONS, Spec, Task
 
@@ -75,7 +75,7 @@ def evaluate(
             except NotConvergedError as error:
                 notes.append(f"no gap for {target}: {error}")
         if refined:
-            values += _refined(task, played, names)
+            values += _refined(model.network, task, played, names)
         rows += [row(model.spec.name, method(model.spec), target, *value) for value in values]
         if progress is not None:
             progress((number + 1) * episodes, len(goals) * episodes)
@@ -130,7 +130,9 @@ def _learned(spec: Spec, played: Simulated, names: Sequence[str]) -> Iterator[Me
             yield f"coverage:{name}", step, proportion(covered[:, i, k])
 
 
-def _refined(task: Task, played: Simulated, names: Sequence[str]) -> Iterator[Measured]:
+def _refined(
+    network: Network, task: Task, played: Simulated, names: Sequence[str]
+) -> Iterator[Measured]:
     """The same of the refined posterior after the last trial.
 
     J is of each parameter by itself, as q's is: what they tell together would be more still.
@@ -141,7 +143,8 @@ def _refined(task: Task, played: Simulated, names: Sequence[str]) -> Iterator[Me
     for i, theta in enumerate(played.theta.double()):
         mine = Mixture(*(part[i, last] for part in (q.log_weight, q.mean, q.std)))
         context = Context(seen.designs[i : i + 1], seen.outcomes[i : i + 1])
-        z = Refiner(task, mine, context).draw(torch.Generator()).z
+        refiner = Refiner(task, mine, context, joint_of(network, context))
+        z = refiner.draw(torch.Generator()).z
         density = smoothed(z).log_prob(theta) - log_prior(theta)
         ranks.append((z < theta).double().mean(0))
         gained.append(density[parameters.mask(names)].sum())

@@ -15,7 +15,7 @@ from torch import Tensor
 from aline.baselines.grid import GridPolicy
 from aline.episodes import Context, Policy, goal_of
 from aline.evaluation.simulated import Progress, Protocol, play_protocol, posteriors_after
-from aline.experiment.refine import Refiner
+from aline.experiment.refine import Refiner, joint_of
 from aline.model import Mixture, Network
 from aline.spaces import Parameters
 from aline.tasks import Task
@@ -117,7 +117,8 @@ def refined_errors(
     for row in range(len(played.theta)):
         own = Mixture(*(part[row, 0] for part in (q.log_weight, q.mean, q.std)))
         seen = Context(played.context.designs[[row]], played.context.outcomes[[row]])
-        draws = task.spec.parameters.to_labels(Refiner(task, own, seen).draw(generator).z)
+        refiner = Refiner(task, own, seen, joint_of(network, seen))
+        draws = task.spec.parameters.to_labels(refiner.draw(generator).z)
         for label in labels:
             errors[label][row] = (draws[label] - truth[label][row]).square().mean()
         progress(row + 1, len(played.theta))

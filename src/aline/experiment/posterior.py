@@ -19,12 +19,15 @@ import torch
 from torch import Tensor
 
 from aline.errors import InputError, UserError
+from aline.experiment.drawn import drawn_share
 from aline.experiment.marginals import Components, Coordinate, Marginal, Share, as_double
 from aline.model import Joint, Mixture
 from aline.spaces import Parameters
 
 if TYPE_CHECKING:
     import arviz
+
+SHARE_DRAWS = 4096  # where sticks depend: quantiles to about 3 % of a standard deviation
 
 
 class Posterior:
@@ -48,6 +51,11 @@ class Posterior:
     def names(self) -> tuple[str, ...]:
         """Every scalar the posterior can be asked about."""
         return self._parameters.labels
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether it knows how parameters depend on each other; else it has them independent."""
+        return self._find_joint is not None
 
     @property
     def mean(self) -> dict[str, float]:
@@ -91,16 +99,23 @@ class Posterior:
 
     def _draw(self, count: int, generator: torch.Generator) -> Tensor:
         """Draws [count, parameter] on the network's scale."""
-        if self._joint is None:
+        if self.joint is None:
             return self._mixture.sample(count, generator)
-        return self._joint.sample(count, generator)[0, 0].double()
+        return self.joint.sample(count, generator)[0, 0].double()
 
     def correlation(self, draws: int = 4000) -> dict[str, dict[str, float]]:
-        """How parameters depend on each other: correlations of draws, by name and name."""
+        """How parameters depend on each other: correlations of draws, by name and name.
+
+        In the user's units, to about one over the root of the number of draws.
+        """
         columns = self._parameters.to_labels(self._draw(draws, torch.Generator()))
-        found = torch.stack(list(columns.values())).corrcoef().reshape(len(columns), -1).tolist()
+        if not columns:
+            return {}
+        matrix = torch.stack(list(columns.values())).corrcoef().reshape(len(columns), -1)
+        found = matrix.nan_to_num(0.0).fill_diagonal_(1.0).tolist()  # NaN: one does not vary
         return {
-            name: dict(zip(columns, r, strict=True)) for name, r in zip(columns, found, strict=True)
+            name: dict(zip(columns, row, strict=True))
+            for name, row in zip(columns, found, strict=True)
         }
 
     def log_prob(self, theta: Mapping[str, Any]) -> Tensor:
@@ -119,15 +134,17 @@ class Posterior:
 
     def _log_density(self, z: Tensor, columns: list[int]) -> Tensor:
         """Of some coordinates of z [..., parameter], on the network's scale."""
-        if self._joint is None or len(columns) == 1:
+        if self.joint is None or len(columns) == 1:
             return self._mixture.log_prob(z)[..., columns].sum(-1)
         flat = z.reshape(1, 1, -1, z.shape[-1]).float()
         with torch.no_grad():
-            return self._joint.log_prob(flat, columns).double().reshape(z.shape[:-1])
+            return self.joint.log_prob(flat, columns).double().reshape(z.shape[:-1])
 
     @cached_property
-    def _joint(self) -> Joint | None:
-        return None if self._find_joint is None else self._find_joint()
+    def joint(self) -> Joint | None:
+        """All parameters together, on the network's scale; None if they are independent."""
+        with torch.no_grad():
+            return None if self._find_joint is None else self._find_joint()
 
     def to_arviz(self, draws: int = 4000) -> arviz.InferenceData:
         """Draws as an arviz InferenceData, for its plots and summaries."""
@@ -155,12 +172,19 @@ class Posterior:
         columns = self._parameters.index(owner)
         if self._parameters.is_direct(name):
             return self._coordinate(name, columns[position])
+        if self.joint is not None:
+            return drawn_share(name, self._share_draws[name])
         sticks = [self._coordinate(name, column) for column in columns[: position + 1]]
         return Share(name, sticks, is_rest=position == len(columns))
 
     def _coordinate(self, name: str, column: int) -> Coordinate:
         weights, means, stds = (part[column] for part in self._components)
         return Coordinate(name, (weights, means, stds), self._parameters.scales[column])
+
+    @cached_property
+    def _share_draws(self) -> dict[str, Tensor]:
+        """For the shares of a simplex, which are products of coordinates that depend."""
+        return self._parameters.to_labels(self._draw(SHARE_DRAWS, torch.Generator()))
 
     # In double precision, as float32 loses the probit's tails; weights that sum to one there.
 

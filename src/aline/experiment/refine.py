@@ -5,6 +5,10 @@ posterior through distributions in between, q^(1-b) p^b with b from 0 to 1 (sequ
 Carlo): at each the draws are weighed, chosen anew by their weights, and moved about (Metropolis,
 with steps shaped like the cloud of draws) so that none is a mere copy. Where q is right already,
 one step does it.
+
+A network that knows all parameters together is nearer. Its draws are weighed once, as many as
+enough of them count; distributions in between would ask it about every move. Where it is too far
+off for that, its marginals begin.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from torch import Tensor
 
 from aline.episodes import Context
 from aline.errors import InputError
+from aline.model import Joint, Network
 from aline.policies.importance import tempering_power
 from aline.spaces.outcomes import Mixture
 from aline.tasks import Task
@@ -26,6 +31,7 @@ FEWEST = 10  # draws that must be possible at all, a parameter and one
 LEAST = 0.5  # share of the draws that count at each step
 SWEEPS = 10  # moves of every draw at each step
 LAST = 20  # and at the last
+MOST = 5  # times as many draws of a joint posterior that are weighed, if it takes that many
 FIFTH = 0.5067  # standard deviations that a fifth of a normal's mass takes in its middle
 ACCEPTED = 0.3  # share of the moves to aim at
 _NEVER = -1e30
@@ -77,34 +83,64 @@ def can_refine(task: Task) -> bool:
     return known and len(task.spec.parameters) > 0
 
 
+def joint_of(network: Network, seen: Context) -> Joint | None:
+    """The joint posterior given observations of one episode, [1, n], if a network has one."""
+    if network.conditional is None:
+        return None
+    with torch.no_grad():
+        return network.joint(network.encode(seen))
+
+
 class Refiner:
     """Draws from the posterior of a task, given what was seen and what q makes of it."""
 
-    def __init__(self, task: Task, q: Mixture, seen: Context):
-        """For q [parameter] and observations of one episode, [1, n]."""
-        self.task, self.seen = task, seen
+    def __init__(self, task: Task, q: Mixture, seen: Context, joint: Joint | None = None):
+        """For marginals q [parameter], and joint if known, of one episode's observations [1, n]."""
+        self.task, self.seen, self.joint = task, seen, joint
         self.q = Mixture(*(part.double() for part in (q.log_weight, q.mean, q.std)))
 
     @torch.no_grad()
     def draw(self, generator: torch.Generator, count: int = DRAWS) -> Draws:
         """`count` of them."""
+        if self.joint is None:
+            return self._tempered(generator, count)
+        cloud = self._together(self.joint, generator, count)
+        effective = _effective(cloud.p - cloud.q) / count
+        times = math.ceil(LEAST / effective)
+        if times > MOST or not self._is_enough(cloud):
+            return self._tempered(generator, count)._replace(effective=effective)
+        more = [self._together(self.joint, generator, count) for _ in range(times - 1)]
+        cloud = _Cloud(*(torch.cat(parts) for parts in zip(cloud, *more, strict=True)))
+        chosen = _spread((cloud.p - cloud.q).softmax(0), count, generator)
+        return Draws(self._move(cloud.take(chosen), 1.0, generator).z, effective)
+
+    def _together(self, joint: Joint, generator: torch.Generator, count: int) -> _Cloud:
+        """Draws of the joint posterior with its density."""
+        z = joint.sample(count, generator)
+        q = joint.log_prob(z)[0, 0].double()
+        return self._measure(z[0, 0].double())._replace(q=q)
+
+    def _tempered(self, generator: torch.Generator, count: int) -> Draws:
+        """Draws of the marginals, carried over step by step."""
         cloud = self._measure(self.q.sample(count, generator))
         effective = _effective(cloud.p - cloud.q) / count
         share = 0.0
         while share < 1:
-            possible = int((cloud.p > _NEVER).sum())
-            if possible < FEWEST * (cloud.z.shape[1] + 1):
+            if not self._is_enough(cloud):
                 raise InputError(
-                    f"only {possible} of {count} draws of the network's posterior could have given "
-                    f"the data: check the log_likelihood of task {self.task.spec.name}, or train "
-                    "it longer"
+                    f"only {_possible(cloud)} of {count} draws of the network's posterior could "
+                    f"have given the data: check the log_likelihood of task {self.task.spec.name}, "
+                    "or train it longer"
                 )
             gain = (1 - share) * (cloud.p - cloud.q)
-            power = tempering_power(gain[None], LEAST * possible)[0, 0]
+            power = tempering_power(gain[None], LEAST * _possible(cloud))[0, 0]
             share = 1.0 if power == 1 else share + float(power) * (1 - share)
-            chosen = _spread((power * gain).softmax(0), generator)
+            chosen = _spread((power * gain).softmax(0), count, generator)
             cloud = self._move(cloud.take(chosen), share, generator)
         return Draws(cloud.z, effective)
+
+    def _is_enough(self, cloud: _Cloud) -> bool:
+        return _possible(cloud) >= FEWEST * (cloud.z.shape[1] + 1)
 
     def _move(self, cloud: _Cloud, share: float, generator: torch.Generator) -> _Cloud:
         """Metropolis steps with the distribution at `share` as their limit."""
@@ -133,6 +169,11 @@ class Refiner:
         return _Cloud(z, self.q.log_prob(z).sum(-1), p.nan_to_num(_NEVER, _NEVER, _NEVER))
 
 
+def _possible(cloud: _Cloud) -> int:
+    """How many draws could have given the data."""
+    return int((cloud.p > _NEVER).sum())
+
+
 def _effective(log_weight: Tensor) -> float:
     return float(1 / log_weight.softmax(0).square().sum())
 
@@ -143,8 +184,7 @@ def _covariance(z: Tensor) -> Tensor:
     return spread + 1e-6 * spread.diagonal().clamp_min(1e-12).diag()
 
 
-def _spread(weight: Tensor, generator: torch.Generator) -> Tensor:
-    """As many indices as weights [draw], each as often as its weight says, but for rounding."""
-    count = len(weight)
+def _spread(weight: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    """Indices [count] of weights [draw], each as often as its weight says, but for rounding."""
     at = (torch.arange(count) + torch.rand(1, generator=generator).double()) / count
-    return torch.searchsorted(weight.cumsum(0), at).clamp(max=count - 1)
+    return torch.searchsorted(weight.cumsum(0), at).clamp(max=len(weight) - 1)

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from functools import cached_property
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from aline.errors import InputError
-from aline.experiment.marginals import Coordinate, Marginal
+from aline.experiment.drawn import Drawn, drawn_share
+from aline.experiment.marginals import Marginal
 from aline.experiment.posterior import Posterior, find_label
 from aline.experiment.refine import Draws, Refiner, can_refine, smoothed
 from aline.experiment.state import State
 from aline.spaces import Parameters
-from aline.spaces.priors import Scale, UniformScale
 from aline.tasks import Task, simulator_of
-
-_SHARE = UniformScale(0.0, 1.0)
-_EDGE = 1e-12
 
 
 class RefinedPosterior(Posterior):
@@ -34,6 +28,11 @@ class RefinedPosterior(Posterior):
         self.effective = draws.effective
         self._draws = draws.z
 
+    @property
+    def is_joint(self) -> bool:
+        """Its draws know."""
+        return True
+
     def _draw(self, count: int, generator: torch.Generator) -> Tensor:
         """Of the draws, with repeats."""
         return self._draws[torch.randint(len(self._draws), (count,), generator=generator)]
@@ -44,8 +43,7 @@ class RefinedPosterior(Posterior):
             column = self._parameters.names.index(name)
             return Drawn(name, self._draws[:, column], self._parameters.scales[column])
         # A later share of a simplex hangs on several coordinates: its own draws tell of it.
-        value = self._parameters.to_labels(self._draws)[name].clamp(_EDGE, 1 - _EDGE)
-        return Drawn(name, _SHARE.to_network(value), _SHARE)
+        return drawn_share(name, self._parameters.to_labels(self._draws)[name])
 
     def _log_density(self, z: Tensor, columns: list[int]) -> Tensor:
         """Of all these coordinates together, smoothed along the axes of the cloud of draws.
@@ -70,30 +68,6 @@ class RefinedPosterior(Posterior):
         return density.reshape(z.shape[:-1])
 
 
-class Drawn(Coordinate):
-    """A parameter of which there are draws: only its density is smoothed."""
-
-    def __init__(self, name: str, z: Tensor, scale: Scale):
-        mixture = smoothed(z[:, None])
-        parts = mixture.log_weight.exp(), mixture.mean, mixture.std
-        weights, means, stds = (part[0].numpy() for part in parts)
-        super().__init__(name, (weights, means, stds), scale)
-        self._values = scale.to_user(z).numpy()
-
-    @cached_property
-    def _moments(self) -> tuple[float, float]:
-        return float(self._values.mean()), float(self._values.var())
-
-    def _quantiles(self, *probabilities: float) -> list[float]:
-        found: list[float] = np.quantile(self._values, probabilities).tolist()
-        return found
-
-    def draw(self, shape: Sequence[int], generator: torch.Generator) -> Tensor:
-        """Of the draws, with repeats."""
-        which = torch.randint(len(self._values), tuple(shape), generator=generator)
-        return torch.from_numpy(self._values)[which]
-
-
 def refine_posterior(state: State, task: Task | None) -> RefinedPosterior:
     """The refined posterior of an experiment, by its task's likelihood."""
     spec = state.spec
@@ -113,5 +87,5 @@ def refine_posterior(state: State, task: Task | None) -> RefinedPosterior:
             f"a refined posterior needs the likelihood of the parameters alone, which task "
             f"{spec.name} does not have: use posterior()"
         )
-    refiner = Refiner(known, state.posterior.mixture, state.context)
+    refiner = Refiner(known, state.posterior.mixture, state.context, state.posterior.joint)
     return RefinedPosterior(refiner.draw(torch.Generator()), spec.parameters)

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from starlette.testclient import TestClient
 
 import aline
 from aline.experiment import Experiment, open_storage
+from aline.tasks import Task, get
 
 API = "/api/v1/experiments"
 
@@ -326,3 +328,25 @@ def test_any_whole_number_is_a_simulated_participant(client: TestClient, seed: i
     assert client.post(f"{API}/a/simulate").status_code == 200
     assert client.get("/experiments/a").status_code == 200
     assert client.get(f"{API}/a/drawing").status_code == 200
+
+
+def test_a_joint_posterior_has_correlations_and_pairs(
+    open_client: Any, save: Callable[[Task, Path], Path], tmp_path: Path
+) -> None:
+    client = open_client(models=(str(save(get("linear", horizon=4), tmp_path / "line")),))
+    path = create(client, model="line", metadata={"simulated": 1})
+    client.post(f"{path}/simulate")
+    found = client.get(f"{path}/posterior").json()["correlation"]
+    assert found["slope"]["slope"] == 1
+    assert found["slope"]["intercept"] == found["intercept"]["slope"]
+    pairs = client.get(f"{path}/drawing").json()["pairs"]
+    assert pairs["correlation"][0][1] == pytest.approx(found["intercept"]["slope"])
+    assert [one["name"] for one in pairs["parameters"]] == ["intercept", "slope"]
+    for one in pairs["parameters"]:
+        assert one["range"][0] <= one["truth"] <= one["range"][1]
+        assert len(one["draws"]) == 300
+    alone = create(client, model="psychometric")
+    assert client.get(f"{alone}/posterior").json()["correlation"] is None
+    assert client.get(f"{alone}/drawing").json()["pairs"] is None
+    refined = client.get(f"{alone}/posterior", params={"refined": True}).json()
+    assert refined["correlation"]["slope"]["slope"] == 1

@@ -11,10 +11,11 @@ from aline.app.expectation import has_response_function
 from aline.app.plots.curve import plot_curve
 from aline.app.plots.designs import companions, leading, plot_designs
 from aline.app.plots.marginals import plot_marginals
+from aline.app.plots.pairs import MOST, has_pairs, paired, plot_demo_pairs, plot_pairs
 from aline.app.plots.plane import has_exact, plot_plane, sources
 from aline.app.plots.widths import plot_widths
 
-__all__ = ["Plate", "plates"]
+__all__ = ["Plate", "plates", "plot_pairs"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,8 @@ def plates(demo: Demo) -> list[Plate]:
     found = [] if first is None else [first(demo)]
     if len(demo.spec.parameters):
         found.append(_marginals(demo))
+    if has_pairs(demo.experiment.posterior()):
+        found.append(_pairs(demo))
     found.append(_designs(demo))
     if len(demo.spec.parameters):
         found.append(_widths(demo))
@@ -84,6 +87,18 @@ def _marginals(demo: Demo) -> Plate:
             "in passing is grey."
         )
     return Plate("marginals", "What was learned", caption, plot_marginals(demo), True)
+
+
+def _pairs(demo: Demo) -> Plate:
+    caption = (
+        "After the last trial: each parameter on the diagonal; below it, shaded, where 50, 80 and "
+        "95 % of the joint posterior's draws lie; above it correlations. The truth is dashed, or "
+        "a cross."
+    )
+    names, every = paired(demo.experiment.posterior(), demo.shown), demo.spec.parameters.labels
+    if len(names) < len(every):
+        caption += f" {MOST} of {len(every)} parameters are shown, those aimed at first."
+    return Plate("pairs", "What goes together", caption, plot_demo_pairs(demo), True)
 
 
 def _designs(demo: Demo) -> Plate:

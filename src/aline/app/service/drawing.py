@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import torch
 
 from aline.app.demo import Observer, targeted
 from aline.app.expectation import Curves, along, true_curves
+from aline.app.plots.pairs import has_pairs, paired, scalar_draws, shown_range
 from aline.experiment import Experiment, Marginal, Posterior, Predictive, Trial
 from aline.model import Mixture
 from aline.spaces import Outcome
@@ -21,6 +22,8 @@ SIDE = 25  # of a plane
 TRIALS = 1000  # points that show where it measured: more would only cover each other
 WIDTHS = 100  # points along the curve of what is left to know
 LEVEL = 0.95
+PAIR_DRAWS = 1000  # for correlations, to 0.03
+PAIR_POINTS = 300  # of them that are shown
 
 Plain = dict[str, Any]
 
@@ -40,6 +43,7 @@ def draw(experiment: Experiment, observer: Observer | None) -> Plain:
             _marginal(spec, prior[name], posterior[name], truth.get(name), is_target)
             for name, is_target in _with_aim(experiment)
         ],
+        "pairs": _pairs(experiment, truth),
         "prediction": _prediction(experiment, observer),
         "trials": [
             {
@@ -93,6 +97,34 @@ def _marginal(
         "mean": posterior.mean,
         "interval": list(posterior.interval(LEVEL)),
         "truth": truth,
+    }
+
+
+def _pairs(experiment: Experiment, truth: Mapping[str, float]) -> Plain | None:
+    """Draws of parameters together and their correlations, where the model knows them."""
+    posterior = experiment.posterior()
+    if not has_pairs(posterior):
+        return None
+    names = paired(posterior, [name for name, is_target in _with_aim(experiment) if is_target])
+    draws, correlation = scalar_draws(posterior, PAIR_DRAWS), posterior.correlation(PAIR_DRAWS)
+    parameters = []
+    for name in names:
+        low, high = shown_range(draws[name], truth.get(name))
+        inset = 1e-3 * (high - low)  # a density may be infinite at a bound
+        grid = np.linspace(low + inset, high - inset, POINTS)
+        parameters.append(
+            {
+                "name": name,
+                "label": experiment.spec.label(name),
+                "range": [low, high],
+                "draws": _finite(draws[name][:PAIR_POINTS]),
+                "density": _finite(np.asarray(posterior.pdf(name, grid))),
+                "truth": truth.get(name),
+            }
+        )
+    return {
+        "parameters": parameters,
+        "correlation": [[correlation[a][b] for b in names] for a in names],
     }
 
 

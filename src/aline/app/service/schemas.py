@@ -260,6 +260,14 @@ class Posterior(Reply):
     sequence: int
     level: float
     parameters: dict[str, Marginal]
+    correlation: Annotated[
+        dict[str, dict[str, float]] | None,
+        Field(
+            description="How parameters depend on each other, by name and name, to about 0.03. "
+            "None where the model has each by itself.",
+            examples=[{"a": {"a": 1.0, "b": -0.7}, "b": {"a": -0.7, "b": 1.0}}],
+        ),
+    ]
 
 
 class Predictive(Reply):

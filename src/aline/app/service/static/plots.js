@@ -2,6 +2,8 @@
 
 /* global uPlot */
 
+import { drawPairs } from "./pairs.js";
+
 const HEIGHT = { prediction: 260, marginal: 130, design: 200, widths: 220 };
 const LINES = ["--posterior", "--no", "--yes", "--other", "--ink"];
 const plots = new Map(); // id -> { plot, shape }
@@ -16,6 +18,7 @@ export function draw(data, anew = false) {
   }
   drawPrediction(data);
   drawMarginals(data);
+  drawPairs(data.pairs);
   drawDesigns(data);
   drawWidths(data);
 }
