@@ -75,8 +75,8 @@ class PossibleTruths:
             weights.append(weight)
             fits.append(_log_likelihood(task, all_, context, context.length))
             stage.append(torch.full((end - start,), i))
-        found = (torch.stack(part, 1) for part in (theta, weights, fits))
-        return cls(*found, torch.cat(stage))
+        together = [torch.stack(part, 1) for part in (theta, weights, fits)]
+        return cls(together[0], together[1], together[2], torch.cat(stage))
 
     def draw(self, lengths: Tensor, count: int, generator: torch.Generator) -> Tensor:
         """Truths [batch, prefix, count, parameter] after `lengths` [batch, prefix] observations."""
