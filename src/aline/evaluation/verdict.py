@@ -240,5 +240,5 @@ def _signed(one: Estimate) -> str:
 
 
 def longer(seconds: float) -> str:
-    """A budget of at least twice as long, in round numbers."""
-    return next((name for name, long in BUDGETS.items() if long >= 2 * seconds), "24h")
+    """A budget of about twice as long or more, in round numbers."""
+    return next((name for name, long in BUDGETS.items() if long >= 1.9 * seconds), "24h")

@@ -37,6 +37,7 @@ class Metrics:
         self.path = None if folder is None else folder / METRICS
         self.rows: list[Line] = []
         self.since = 0.0
+        self.gain: float | None = None  # the last J: some lines have none of their own
         self._bar: Progress | None = None
         self._lines: Lines | None = None
 
@@ -93,6 +94,7 @@ class Metrics:
             values = [row[key] for row in self.rows]
             known = [value for value in values if value is not None]
             line[key] = round(sum(known) / len(known), 5) if known else None
+        self.gain = line["J"] = self.gain if line["J"] is None else line["J"]
         episodes = sum(row["episodes"] or 0 for row in self.rows)
         line["episodes_per_second"] = round(episodes / max(elapsed - self.since, 1e-9), 1)
         return line
@@ -166,4 +168,5 @@ def _append(path: Path, line: str) -> None:
 def status(line: Line) -> str:
     """A line in words."""
     loss, gain, speed = line["loss"], line["J"], line["episodes_per_second"]
-    return f"loss {loss:.3f}  J {gain:.2f} nats  {speed:.0f} episodes/s"
+    told = "" if gain is None else f"  J {gain:.2f} nats"
+    return f"loss {loss:.3f}{told}  {speed:.0f} episodes/s"

@@ -126,6 +126,11 @@ class Run:
         return any(PREDICTIONS in names for names, _ in self.task.spec.targets)
 
     @property
+    def wants_parameters(self) -> bool:
+        """Whether some goals are about parameters alone."""
+        return any(PREDICTIONS not in names for names, _ in self.task.spec.targets)
+
+    @property
     def progress(self) -> float:
         """The share of the budget spent."""
         return self.budget.progress(self.round, self.elapsed)
@@ -296,7 +301,9 @@ class Run:
 
     def measure(self, played: Played, losses: list[Tensor]) -> None:
         """The losses of this round and, of one round in some, what it gained."""
-        is_judged = len(self.metrics.rows) % JUDGED == 0
+        # Nats about several predictions are many more: they would hide what parameters gain.
+        is_about_predictions = bool(played.goal.points.shape[1]) and self.wants_parameters
+        is_judged = len(self.metrics.rows) % JUDGED == 0 and not is_about_predictions
         self.metrics.add(
             loss=losses[0].item(),
             policy=losses[1].item() if len(losses) > 1 else None,
