@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 from aline.app.subject import Subject
-from aline.app.tables import aligned
+from aline.app.tables import aligned, duration
 from aline.errors import StateError
 from aline.evaluation import Protocol, evaluate, evaluate_information
 from aline.evaluation.judge import LONGEST, judge, with_verdict
 
 Row = dict[str, Any]
+
+MANY = 500  # simulated experiments that a figure to be quoted takes
+PILOT = 2  # those that show how long one takes
+QUICK = 2.0  # seconds below which the first pilot shows mostly how long a start takes
+WORTH_A_PILOT = 50  # from which on that is worth to know
+SECONDS = 45.0  # that an evaluation takes where nobody says how many; the rest of a minute is room
+GROWTH = 2.0  # how much longer one of many may take than one of the pilot's
+LINE_SECONDS = 10.0  # between lines where there is no terminal
 
 # A kind of metric: its heading, and how many decimals show its values.
 _KINDS = {
@@ -46,11 +54,49 @@ _NAMES = {
 }
 
 
-def measure(subject: Subject, episodes: int, seed: int, refined: bool) -> dict[str, Any]:
-    """Evaluate, with a progress bar where someone is looking."""
-    with _bar(f"evaluating {subject.name}") as tell:
-        told = partial(tell, "evaluating")
-        return evaluate(subject.model, subject.task, episodes, seed, told, refined=refined)
+def measure(subject: Subject, episodes: int | None, seed: int, refined: bool) -> dict[str, Any]:
+    """Evaluate on so many simulated experiments, or on as many as fit into a minute.
+
+    A pilot tells how long it takes, which is said before it begins.
+    """
+
+    def run(count: int, told: Callable[[int, int], None] | None = None) -> dict[str, Any]:
+        return evaluate(subject.model, subject.task, count, seed, told, refined=refined)
+
+    name, expected = f"evaluating {subject.name}", None
+    if episodes is None or episodes >= WORTH_A_PILOT:
+        pilot, spent = _timed(run)
+        if spent < QUICK:
+            pilot, spent = _timed(run)
+        episodes = episodes or affordable(spent)
+        if episodes <= PILOT:
+            return pilot
+        expected = spent * episodes / PILOT
+    with _Eta(name, episodes, expected) as eta:
+        return run(episodes, eta.tell)
+
+
+def _timed(run: Callable[[int], dict[str, Any]]) -> tuple[dict[str, Any], float]:
+    began = time.monotonic()
+    return run(PILOT), time.monotonic() - began
+
+
+def affordable(pilot_seconds: float) -> int:
+    """How many experiments fit into a minute, by what the pilot took."""
+    left = SECONDS - pilot_seconds
+    return max(PILOT, min(MANY, int(PILOT * left / (GROWTH * max(pilot_seconds, 1e-3)))))
+
+
+def more_lines(result: dict[str, Any], command: str) -> list[str]:
+    """How to get narrower intervals, and how long that takes; nothing if there are many already."""
+    count, seconds = max(row["n"] for row in result["rows"]), result["seconds"]
+    if count >= MANY:
+        return []
+    return [
+        "",
+        f"{count} simulated experiments took {duration(seconds)}. For narrower intervals: "
+        f"{command} --episodes {MANY} (about {duration(seconds * MANY / max(count, 1))})",
+    ]
 
 
 def bound(
@@ -84,6 +130,62 @@ def compare(subject: Subject, episodes: int, seed: int, record: bool) -> dict[st
     if record and subject.model.source is not None:
         with_verdict(subject.model, verdict).save(subject.model.source)
     return verdict.to_json()
+
+
+class _Eta:
+    """Says how long an evaluation takes: a bar, or lines where there is no terminal."""
+
+    def __init__(self, name: str, episodes: int, expected: float | None):
+        self.name, self.episodes, self.expected = name, episodes, expected
+        self.is_terminal = sys.stderr.isatty()
+        self.began = self.said = time.monotonic()
+
+    def __enter__(self) -> _Eta:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        if self.expected is not None and not self.is_terminal:
+            about = f"about {duration(self.expected)}"
+            print(f"{self.name}: {self.episodes} simulated experiments, {about}", file=sys.stderr)
+        columns = [TextColumn("{task.description}"), BarColumn(), _left_column(self)]
+        self.bar = Progress(
+            *columns, console=Console(stderr=True), transient=True, disable=not self.is_terminal
+        )
+        self.bar.start()
+        self.task = self.bar.add_task(f"{self.name}, {self.episodes} experiments", total=None)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()
+
+    def tell(self, done: int, total: int) -> None:
+        """So many of so many are done."""
+        self.bar.update(self.task, completed=done, total=total)
+        elapsed = time.monotonic() - self.began
+        if self.expected is None and done:
+            self.expected = elapsed * total / done
+        if not self.is_terminal and time.monotonic() - self.said > LINE_SECONDS:
+            self.said = time.monotonic()
+            print(f"{self.name}: {done / total:.0%}, {self.left()}", file=sys.stderr)
+
+    def left(self) -> str:
+        """How long it still takes, in words."""
+        elapsed = time.monotonic() - self.began
+        if self.expected is None:
+            return f"{duration(elapsed)} so far"
+        return f"about {duration(max(self.expected - elapsed, 1.0))} left"
+
+
+def _left_column(eta: _Eta) -> Any:
+    """A column of the bar that counts down by itself."""
+    from rich.progress import ProgressColumn
+    from rich.text import Text
+
+    class Left(ProgressColumn):
+        def render(self, task: object) -> Text:
+            return Text(eta.left())
+
+    return Left()
 
 
 @contextmanager

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from aline.errors import InputError, UserError
+from aline.errors import InputError, UserError, nearest
 from aline.experiment.frames import import_pandas
 from aline.experiment.marginals import Components, Coordinate, Marginal, Share, as_double
 from aline.experiment.settings import check_count
@@ -102,7 +102,8 @@ class Posterior:
         """How parameters depend on each other: correlations of draws, by name and name."""
         columns = self._parameters.to_labels(self._draw(draws, torch.Generator()))
         found = torch.stack(list(columns.values())).corrcoef().reshape(len(columns), -1).tolist()
-        return {name: dict(zip(columns, r, strict=True)) for name, r in zip(columns, found, strict=True)}
+        rows = zip(columns, found, strict=True)
+        return {name: dict(zip(columns, row, strict=True)) for name, row in rows}
 
     def log_prob(self, theta: Mapping[str, Any]) -> Tensor:
         """The joint log density of the parameters named, in the user's units.
@@ -203,7 +204,8 @@ def find_label(parameters: Parameters, name: str) -> tuple[str, int]:
         if name == owner:
             raise InputError(f"{name} is a vector: ask for one of {', '.join(labels)}")
     raise InputError(
-        f"parameters are {', '.join(parameters.labels) or 'none'}, got {name!r}: use one of these"
+        f"parameters are {', '.join(parameters.labels) or 'none'}, got {name!r}: "
+        + nearest(name, parameters.labels)
     )
 
 

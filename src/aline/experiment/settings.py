@@ -9,7 +9,7 @@ from typing import Any
 
 from aline.episodes import goal_of, predictions
 from aline.episodes.goals import Predictions, Target
-from aline.errors import InputError
+from aline.errors import InputError, nearest
 from aline.experiment.trial import plain_designs
 from aline.model import Model
 from aline.spaces import Box
@@ -231,7 +231,8 @@ def plain_stop(spec: Spec, stop: Mapping[str, float] | None) -> dict[str, float]
     for name, width in (stop or {}).items():
         if name not in names:
             raise InputError(
-                f"stop takes widths of {', '.join(names) or 'none'}, got {name!r}: use one of these"
+                f"stop takes widths of {', '.join(names) or 'none'}, got {name!r}: "
+                + nearest(name, names)
             )
         if not isinstance(width, int | float) or not (math.isfinite(width) and width > 0):
             raise InputError(f"the width to stop at for {name} must be positive, got {width!r}")
