@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 import aline
 from aline.app.card import facts_of
 from aline.app.cli import app
-from aline.app.scores import score_lines
+from aline.app.scores import measure, more_lines, score_lines
 
 
 def row(metric: str, step: int, value: float, **more: Any) -> dict[str, Any]:
@@ -116,3 +116,52 @@ def test_a_recorded_evaluation_is_in_the_card(folders: dict[str, Path], tmp_path
     assert {"gap:slope", "coverage:slope", "rmse", "j"} <= set(kept)
     facts = facts_of(model)
     assert any(key.startswith("measured intercept,slope after") for key in facts)
+
+
+class Evaluations:
+    """Stands in for `evaluate`: how long it takes, and what was asked of it."""
+
+    def __init__(self, seconds_each: float, monkeypatch: pytest.MonkeyPatch):
+        self.counts: list[int] = []
+        self.now, self.each = 0.0, seconds_each
+        monkeypatch.setattr("aline.app.scores.evaluate", self)
+        monkeypatch.setattr("aline.app.scores.time.monotonic", lambda: self.now)
+
+    def __call__(self, model: Any, task: Any, count: int, *rest: Any, **more: Any) -> Any:
+        self.counts.append(count)
+        self.now += count * self.each
+        return {"rows": [row("j", 30, 3.25, n=count)], "seconds": count * self.each}
+
+
+@pytest.mark.parametrize(
+    ("seconds_each", "count"), [(0.01, 500), (0.125, 179), (1.0, 21), (20.0, 2), (100.0, 2)]
+)
+def test_an_evaluation_fits_into_a_minute_if_it_can(
+    seconds_each: float, count: int, monkeypatch: pytest.MonkeyPatch, subjects: Any, capsys: Any
+) -> None:
+    evaluations = Evaluations(seconds_each, monkeypatch)
+    measure(subjects["linear"], None, 0, False)
+    assert evaluations.counts[-1] == count
+    assert evaluations.now < 60 or count == 2
+    said = capsys.readouterr().err
+    assert ("simulated experiments, about" in said) == (count > 2)
+
+
+def test_many_experiments_say_how_long_they_take(
+    monkeypatch: pytest.MonkeyPatch, subjects: Any, capsys: Any
+) -> None:
+    evaluations = Evaluations(1.5, monkeypatch)
+    measure(subjects["linear"], 400, 0, False)
+    assert evaluations.counts == [2, 400]
+    assert capsys.readouterr().err.endswith(": 400 simulated experiments, about 10 min\n")
+    measure(subjects["linear"], 8, 0, False)
+    assert evaluations.counts[2:] == [8]  # a few need no pilot
+
+
+def test_an_evaluation_says_how_to_get_more() -> None:
+    few = {"rows": [row("j", 30, 3.25, n=20)], "seconds": 30.0}
+    assert more_lines(few, "aline evaluate psychometric")[-1] == (
+        "20 simulated experiments took 30 s. For narrower intervals: "
+        "aline evaluate psychometric --episodes 500 (about 12 min)"
+    )
+    assert more_lines({**RESULT, "seconds": 9.0}, "aline evaluate psychometric") == []

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from aline.app.demo import Demo, PriorBelief, Step, run_demo
+from aline.app.demo import Demo, PriorBelief, run_demo
 from aline.app.scales import Seen, on_scale
 from aline.app.screen import DemoScreen, TrialTable, interval_bar, summary
 from aline.app.subject import Subject, open_subject
@@ -117,7 +117,9 @@ def test_a_prior_over_orders_of_magnitude_is_shown_by_its_logarithm(
     demo = replace(demo)
     lines = shown(demo, 110)
     assert any(line.startswith("→ log10 u ") for line in lines)
-    assert any(line.startswith("The 95 % interval of log10 u went from 5.09 wide") for line in lines)
+    assert any(
+        line.startswith("The 95 % interval of log10 u went from 5.09 wide") for line in lines
+    )
     assert [on_scale(name, prior).is_log for name, prior in demo.prior.items()] == [
         *[False] * 4,
         True,

@@ -123,6 +123,4 @@ def test_a_trial_is_shown_in_a_line() -> None:
     trial = Trial(3, {"stimulus": 0.25})
     assert repr(trial) == "<Trial 3: stimulus 0.25; asked>"
     told = Trial(4, {"x": 1.0, "y": 2.5}, 1.0, "told", proposed={"x": 1, "y": 2}, note={"rt": 0.4})
-    assert repr(told) == (
-        "<Trial 4: x 1, y 2.5 -> 1.0; told; proposed x 1, y 2; note {'rt': 0.4}>"
-    )
+    assert repr(told) == ("<Trial 4: x 1, y 2.5 -> 1.0; told; proposed x 1, y 2; note {'rt': 0.4}>")

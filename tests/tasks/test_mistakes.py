@@ -102,6 +102,19 @@ def test_a_simulator_that_ignores_the_generator_and_has_no_noise() -> None:
     assert "draw its noise with torch.randn(shape, generator=generator)" in said
 
 
+def test_noise_may_be_all_in_what_is_latent() -> None:
+    def latent(theta: Any, generator: torch.Generator) -> dict[str, Tensor]:
+        return {"drift": torch.randn(len(theta["threshold"]), 1, generator=generator)}
+
+    quiet(
+        make(
+            outcome=Real(),
+            latent=latent,
+            simulate=lambda t, d, g: t["threshold"] * d["stimulus"] + t["drift"],
+        )
+    )
+
+
 def test_a_simulator_that_draws_from_elsewhere() -> None:
     said = one_warning(make(simulate=lambda t, d, g: torch.rand(d["stimulus"].shape) < 0.5))
     assert "the same generator must give the same answers" in said

@@ -8,7 +8,7 @@ import sys
 import warnings
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
 
@@ -47,12 +47,19 @@ def main() -> None:
     app(prog_name="aline")
 
 
-def _show_warning(message: Warning | str, category: type[Warning], *where: Any) -> None:
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
     """A doubt about a task in one line, as errors are; other warnings as Python shows them."""
     if issubclass(category, TaskWarning):
         say(f"aline: warning: {message}", err=True, fg="yellow")
     else:
-        sys.stderr.write(warnings.formatwarning(message, category, *where[:2]))
+        sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))
 
 
 def _version(wanted: bool) -> None:

@@ -22,7 +22,7 @@ LEVEL = 0.95
 DECADES = 1000.0  # a prior whose 95 % interval spans so much is shown by its logarithm
 LEVELS = 100  # quantiles that make the mean of a logarithm
 FUNCTION_POINTS = 200  # at which predictions are compared with the truth
-REPEATS = 100  # simulations that make a mean there
+REPEATS = 100  # simulations that make a mean there; of answers that are no number, more
 ROUGH = 0.1  # below this share of draws that count, the network's posterior is not the last word
 # Truths and answers have a stream of their own: what an experiment asks must not depend on them.
 # This one begins, at seed 0, with an observer who is nowhere near the edges of the prior.
@@ -114,7 +114,7 @@ class Demo:
         """The parameters aimed at; none where the aim is a prediction alone."""
         return aimed_at(self.spec, self.target)
 
-    @property
+    @cached_property
     def function(self) -> Function | None:
         """What predictions are compared with, where they are aimed at and are numbers."""
         return function_of(self.subject.task, self.observer.world, self.target)
@@ -179,7 +179,7 @@ class Function:
 
     def error(self, experiment: Experiment) -> float:
         """The RMSE of what an experiment predicts."""
-        found = torch.as_tensor(experiment.predict(self.designs).mean)
+        found = experiment.predict(self.designs).parts["outcome"].mean
         return float((found - self.truth).square().mean().sqrt())
 
 
@@ -193,8 +193,9 @@ def function_of(task: Task, world: World, target: Sequence[str]) -> Function | N
     x = spec.design.sample(1, FUNCTION_POINTS, torch.Generator().manual_seed(0))
     if len(spec.design) == 1:
         x = x.sort(dim=1).values
-    answers = world.answer(x.repeat(1, REPEATS, 1), torch.Generator().manual_seed(1))
-    truth = spec.outcome.to_user(answers[0]).reshape(REPEATS, -1).double().mean(0)
+    repeats = REPEATS if spec.outcome.is_continuous else 20 * REPEATS
+    answers = world.answer(x.repeat(1, repeats, 1), torch.Generator().manual_seed(1))
+    truth = spec.outcome.to_user(answers[0]).reshape(repeats, -1).double().mean(0)
     columns = spec.design.name_columns(x[0])
     return Function({name: column.tolist() for name, column in columns.items()}, truth)
 

@@ -219,12 +219,12 @@ def summary(demo: Demo, step: Step) -> list[str]:
 
 
 def function_table(function: Function, experiment: Experiment) -> list[str]:
-    """The function, its prediction and the error, at some designs in the order of the first axis."""
+    """The function, its prediction and the error, at designs in the order of the first axis."""
     count = len(function.truth)
-    order = sorted(range(count), key=[*function.designs.values()][0].__getitem__)
+    order = sorted(range(count), key=next(iter(function.designs.values())).__getitem__)
     rows = [order[round(i * (count - 1) / (ROWS - 1))] for i in range(ROWS)]
     designs = {name: [column[row] for row in rows] for name, column in function.designs.items()}
-    predicted = experiment.predict(designs)
+    predicted = experiment.predict(designs).parts["outcome"]
     means, sds = (list(map(float, part)) for part in (predicted.mean, predicted.std))
     span = max(max(function.truth.tolist()) - min(function.truth.tolist()), 1e-9)
     cells = []

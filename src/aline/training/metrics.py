@@ -136,7 +136,6 @@ class Lines:
                 "(--budget), or make the simulator faster"
             )
 
-
     def _complain(self, gain: float | None, progress: float) -> None:
         """Say so once if after half of the training its experiments still tell nothing."""
         if self.has_complained or progress < 0.5 or self.rounds < FEWEST_ROUNDS:

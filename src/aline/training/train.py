@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from contextlib import AbstractContextManager, nullcontext
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields, replace
 from importlib import import_module
 from pathlib import Path
