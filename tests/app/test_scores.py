@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 import aline
 from aline.app.card import facts_of
 from aline.app.cli import app
-from aline.app.scores import measure, more_lines, score_lines
+from aline.app.scores import Pace, measure, more_lines, score_lines
 
 
 def row(metric: str, step: int, value: float, **more: Any) -> dict[str, Any]:
@@ -121,47 +121,58 @@ def test_a_recorded_evaluation_is_in_the_card(folders: dict[str, Path], tmp_path
 class Evaluations:
     """Stands in for `evaluate`: how long it takes, and what was asked of it."""
 
-    def __init__(self, seconds_each: float, monkeypatch: pytest.MonkeyPatch):
+    def __init__(self, start: float, each: float, monkeypatch: pytest.MonkeyPatch):
         self.counts: list[int] = []
-        self.now, self.each = 0.0, seconds_each
+        self.now, self.start, self.each = 0.0, start, each
         monkeypatch.setattr("aline.app.scores.evaluate", self)
         monkeypatch.setattr("aline.app.scores.time.monotonic", lambda: self.now)
 
     def __call__(self, model: Any, task: Any, count: int, *rest: Any, **more: Any) -> Any:
         self.counts.append(count)
-        self.now += count * self.each
-        return {"rows": [row("j", 30, 3.25, n=count)], "seconds": count * self.each}
+        self.now += self.start + count * self.each
+        return {"rows": [row("j", 30, 3.25, n=count)]}
 
 
 @pytest.mark.parametrize(
-    ("seconds_each", "count"), [(0.01, 500), (0.125, 179), (1.0, 21), (20.0, 2), (100.0, 2)]
+    ("start", "each", "count"),
+    [
+        (0.0, 0.01, 500),
+        (0.0, 1.0, 23),  # of 45 s, 10 for pilots and 23 for these, with room for half as much again
+        (10.0, 0.5, 4),  # a pilot of eight might not fit
+        (3.0, 0.5, 39),  # a start of three seconds is not taken for the pace
+        (50.0, 1.0, 2),
+    ],
 )
 def test_an_evaluation_fits_into_a_minute_if_it_can(
-    seconds_each: float, count: int, monkeypatch: pytest.MonkeyPatch, subjects: Any, capsys: Any
+    start: float,
+    each: float,
+    count: int,
+    monkeypatch: pytest.MonkeyPatch,
+    subjects: Any,
+    capsys: Any,
 ) -> None:
-    evaluations = Evaluations(seconds_each, monkeypatch)
-    measure(subjects["linear"], None, 0, False)
-    assert evaluations.counts[-1] == count
-    assert evaluations.now < 60 or count == 2
-    said = capsys.readouterr().err
-    assert ("simulated experiments, about" in said) == (count > 2)
+    evaluations = Evaluations(start, each, monkeypatch)
+    pace = measure(subjects["linear"], None, 0, False)
+    assert pace.experiments == evaluations.counts[-1] == count
+    assert evaluations.now < 60
+    assert ("simulated experiments, about" in capsys.readouterr().err) == (count > 2)
 
 
 def test_many_experiments_say_how_long_they_take(
     monkeypatch: pytest.MonkeyPatch, subjects: Any, capsys: Any
 ) -> None:
-    evaluations = Evaluations(1.5, monkeypatch)
+    evaluations = Evaluations(2.0, 1.5, monkeypatch)
     measure(subjects["linear"], 400, 0, False)
-    assert evaluations.counts == [2, 400]
+    assert evaluations.counts == [2, 8, 400]
     assert capsys.readouterr().err.endswith(": 400 simulated experiments, about 10 min\n")
-    measure(subjects["linear"], 8, 0, False)
-    assert evaluations.counts[2:] == [8]  # a few need no pilot
+    measure(subjects["linear"], 9, 0, False)
+    assert evaluations.counts[3:] == [9]  # a few need no pilot
 
 
 def test_an_evaluation_says_how_to_get_more() -> None:
-    few = {"rows": [row("j", 30, 3.25, n=20)], "seconds": 30.0}
-    assert more_lines(few, "aline evaluate psychometric")[-1] == (
+    pace = Pace(RESULT, 20, 30.0, 1.25)
+    assert more_lines(pace, "aline evaluate psychometric")[-1] == (
         "20 simulated experiments took 30 s. For narrower intervals: "
-        "aline evaluate psychometric --episodes 500 (about 12 min)"
+        "aline evaluate psychometric --episodes 500 (about 10 min)"
     )
-    assert more_lines({**RESULT, "seconds": 9.0}, "aline evaluate psychometric") == []
+    assert more_lines(pace._replace(experiments=500), "aline evaluate psychometric") == []

@@ -329,17 +329,19 @@ def evaluate(
     if contrastive is not None and refined:
         raise InputError("--refined is for posteriors, not for bounds: leave out --contrastive")
     if contrastive is not None:
-        result = bound(subject, contrastive, episodes or MANY, pool, seed)
+        result, more = bound(subject, contrastive, episodes or MANY, pool, seed), []
     elif pool is not None:
         raise InputError("--pool is for bounds: add --contrastive 1000000")
     else:
-        result = measure(subject, episodes, seed, refined)
+        pace = measure(subject, episodes, seed, refined)
+        result = pace.result
+        again = f"{program()} evaluate {subject.words}"
+        more = more_lines(pace, again) if episodes is None else []
     if output is not None:
         _write_json(output, result)
     if record:
         record_in_card(subject.model, result)
     stored = subject.model.measurements.get("verdict")
-    more = more_lines(result, f"{program()} evaluate {subject.words}") if episodes is None else []
     show(result, [*score_lines(result), *more, *verdict_lines(stored)], as_json)
     if output is not None and not as_json:
         say(f"\nWritten to {output}")

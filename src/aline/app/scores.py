@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from aline.app.subject import Subject
 from aline.app.tables import aligned, duration
@@ -17,11 +17,11 @@ from aline.evaluation.judge import LONGEST, judge, with_verdict
 Row = dict[str, Any]
 
 MANY = 500  # simulated experiments that a figure to be quoted takes
-PILOT = 2  # those that show how long one takes
+FEWEST, FEW = 2, 8  # those that show how long one takes
 QUICK = 2.0  # seconds below which the first pilot shows mostly how long a start takes
 WORTH_A_PILOT = 50  # from which on that is worth to know
 SECONDS = 45.0  # that an evaluation takes where nobody says how many; the rest of a minute is room
-GROWTH = 2.0  # how much longer one of many may take than one of the pilot's
+GROWTH = 1.5  # how much longer one of many may take than one of few
 LINE_SECONDS = 10.0  # between lines where there is no terminal
 
 # A kind of metric: its heading, and how many decimals show its values.
@@ -54,48 +54,80 @@ _NAMES = {
 }
 
 
-def measure(subject: Subject, episodes: int | None, seed: int, refined: bool) -> dict[str, Any]:
+class Pace(NamedTuple):
+    """How long evaluations take, by the largest that was run."""
+
+    result: dict[str, Any]
+    experiments: int
+    seconds: float
+    each: float  # seconds that one more experiment takes
+
+    def expected(self, count: int) -> float:
+        """The seconds that so many take; of what starts before the first, much is there once."""
+        return self.seconds + self.each * (count - self.experiments)
+
+    def within(self, seconds: float) -> int:
+        """How many fit into so many seconds, with room to be wrong."""
+        more = (seconds / GROWTH - self.seconds) / max(self.each, 1e-6)
+        return max(self.experiments, min(MANY, self.experiments + int(more)))
+
+
+def measure(subject: Subject, episodes: int | None, seed: int, refined: bool) -> Pace:
     """Evaluate on so many simulated experiments, or on as many as fit into a minute.
 
-    A pilot tells how long it takes, which is said before it begins.
+    Pilots tell how long it takes, which is said before it begins.
     """
 
     def run(count: int, told: Callable[[int, int], None] | None = None) -> dict[str, Any]:
         return evaluate(subject.model, subject.task, count, seed, told, refined=refined)
 
-    name, expected = f"evaluating {subject.name}", None
+    began, pace = time.monotonic(), None
     if episodes is None or episodes >= WORTH_A_PILOT:
-        pilot, spent = _timed(run)
-        if spent < QUICK:
-            pilot, spent = _timed(run)
-        episodes = episodes or affordable(spent)
-        if episodes <= PILOT:
-            return pilot
-        expected = spent * episodes / PILOT
-    with _Eta(name, episodes, expected) as eta:
-        return run(episodes, eta.tell)
+        pace = _piloted(run)
+        episodes = episodes or pace.within(SECONDS - (time.monotonic() - began))
+        if episodes <= pace.experiments:
+            return pace
+    expected = None if pace is None else pace.expected(episodes)
+    with _Eta(f"evaluating {subject.name}", episodes, expected) as eta:
+        started = time.monotonic()
+        result = run(episodes, eta.tell)
+        seconds = time.monotonic() - started
+    return Pace(result, episodes, seconds, _each(pace, episodes, seconds))
 
 
-def _timed(run: Callable[[int], dict[str, Any]]) -> tuple[dict[str, Any], float]:
+def _piloted(run: Callable[[int], dict[str, Any]]) -> Pace:
+    """A small evaluation, and a larger one if that is quick enough."""
+    first = _timed(run, FEWEST)
+    if first.seconds < QUICK:  # mostly how long a start takes, the first time
+        first = _timed(run, FEWEST)
+    if first.seconds * FEW / FEWEST > SECONDS / 2:
+        return first
+    second = _timed(run, FEW)
+    return second._replace(each=_each(first, FEW, second.seconds))
+
+
+def _timed(run: Callable[[int], dict[str, Any]], count: int) -> Pace:
     began = time.monotonic()
-    return run(PILOT), time.monotonic() - began
+    result = run(count)
+    seconds = time.monotonic() - began
+    return Pace(result, count, seconds, seconds / count)
 
 
-def affordable(pilot_seconds: float) -> int:
-    """How many experiments fit into a minute, by what the pilot took."""
-    left = SECONDS - pilot_seconds
-    return max(PILOT, min(MANY, int(PILOT * left / (GROWTH * max(pilot_seconds, 1e-3)))))
+def _each(before: Pace | None, count: int, seconds: float) -> float:
+    """What one more takes, by a smaller and a larger evaluation."""
+    if before is None or count <= before.experiments:
+        return seconds / count
+    return max((seconds - before.seconds) / (count - before.experiments), 0.1 * seconds / count)
 
 
-def more_lines(result: dict[str, Any], command: str) -> list[str]:
+def more_lines(pace: Pace, command: str) -> list[str]:
     """How to get narrower intervals, and how long that takes; nothing if there are many already."""
-    count, seconds = max(row["n"] for row in result["rows"]), result["seconds"]
-    if count >= MANY:
+    if pace.experiments >= MANY:
         return []
     return [
         "",
-        f"{count} simulated experiments took {duration(seconds)}. For narrower intervals: "
-        f"{command} --episodes {MANY} (about {duration(seconds * MANY / max(count, 1))})",
+        f"{pace.experiments} simulated experiments took {duration(pace.seconds)}. For narrower "
+        f"intervals: {command} --episodes {MANY} (about {duration(pace.expected(MANY))})",
     ]
 
 
