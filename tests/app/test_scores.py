@@ -137,9 +137,9 @@ class Evaluations:
     ("start", "each", "count"),
     [
         (0.0, 0.01, 500),
-        (0.0, 1.0, 23),  # of 45 s, 10 for pilots and 23 for these, with room for half as much again
-        (10.0, 0.5, 4),  # a pilot of eight might not fit
-        (3.0, 0.5, 39),  # a start of three seconds is not taken for the pace
+        (0.0, 1.0, 15),  # of 45 s, 10 for pilots and 15 for these, with room for twice as much
+        (10.0, 0.5, 2),  # a pilot of eight might not fit
+        (3.0, 0.5, 24),  # a start of three seconds is not taken for the pace
         (50.0, 1.0, 2),
     ],
 )
@@ -155,7 +155,7 @@ def test_an_evaluation_fits_into_a_minute_if_it_can(
     pace = measure(subjects["linear"], None, 0, False)
     assert pace.experiments == evaluations.counts[-1] == count
     assert evaluations.now < 60
-    assert ("simulated experiments, about" in capsys.readouterr().err) == (count > 2)
+    assert ("simulated experiments, about" in capsys.readouterr().err) == (count > 8)
 
 
 def test_many_experiments_say_how_long_they_take(

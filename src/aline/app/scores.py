@@ -21,7 +21,7 @@ FEWEST, FEW = 2, 8  # those that show how long one takes
 QUICK = 2.0  # seconds below which the first pilot shows mostly how long a start takes
 WORTH_A_PILOT = 50  # from which on that is worth to know
 SECONDS = 45.0  # that an evaluation takes where nobody says how many; the rest of a minute is room
-GROWTH = 1.5  # how much longer one of many may take than one of few
+GROWTH = 2.2  # how much longer one of many may take than one of few
 LINE_SECONDS = 10.0  # between lines where there is no terminal
 
 # A kind of metric: its heading, and how many decimals show its values.

@@ -68,7 +68,6 @@ def train(
     >>> aline.train(task, rounds=2, progress=False).spec.name
     'linear'
     """
-    limit = Budget.of(task.budget if budget is None else budget, rounds)
     task = task.checked().fitted()
     differentiable = is_differentiable(task)
     if initial is None:
@@ -80,6 +79,7 @@ def train(
         model = adjusted(usual, model)
     keep_freed_memory()
     with joined() as workers, _folder_of(workers, out):
+        limit = Budget.of(task.budget if budget is None else budget, rounds)
         run = Run(
             task=task,
             config=config,
