@@ -117,10 +117,10 @@ export class Experiment {
   }
 
   /** Record what a trial gave: 0 or 1, a number, a label, or an object of several by name, as the
-   *  model's `form` says; `design` says where, if not at the design proposed. */
-  tell(trial, outcome, design) {
-    const body = design === undefined ? { outcome } : { outcome, design };
-    return this.post(`/trials/${numberOf(trial)}/tell`, body);
+   *  model's `form` says; `design` says where, if not at the design proposed; `note` is an object
+   *  of your own that is kept with the trial, such as { rt: 0.41 }. */
+  tell(trial, outcome, design, note) {
+    return this.post(`/trials/${numberOf(trial)}/tell`, { outcome, design, note });
   }
 
   /** Give a trial up; if it was told, its outcome leaves the posterior. */

@@ -38,7 +38,7 @@ class AlineError(Exception):
 
 
 class Trial:
-    """One measurement: number, design, outcome (None until told), state, source, proposed."""
+    """One measurement: number, design, outcome (None until told), state, source, proposed, note."""
 
     def __init__(self, data):
         self.number = data["number"]
@@ -47,6 +47,7 @@ class Trial:
         self.state = data["state"]
         self.source = data["source"]
         self.proposed = data["proposed"]
+        self.note = data.get("note")
 
     def __eq__(self, other):
         return isinstance(other, Trial) and vars(self) == vars(other)
@@ -159,15 +160,18 @@ class Experiment:
         """The next trial."""
         return Trial(self._post("/ask"))
 
-    def tell(self, trial, outcome, design=None):
+    def tell(self, trial, outcome, design=None, note=None):
         """Record what a trial gave; `design` says where, if not at the design proposed.
 
         The outcome is 0 or 1, a number, a label, or of several outcomes a dictionary by name, as
-        the model's "form" says (`Client.models`).
+        the model's "form" says (`Client.models`). `note` is a dictionary of your own that is kept
+        with the trial, such as {"rt": 0.41}.
         """
         body = {"outcome": outcome}
         if design is not None:
             body["design"] = design
+        if note is not None:
+            body["note"] = note
         return Trial(self._post(f"/trials/{_number(trial)}/tell", body))
 
     def abandon(self, trial):

@@ -1,5 +1,9 @@
 """One family of errors: a user's mistake, or ours."""
 
+from __future__ import annotations
+
+from collections.abc import Iterable
+
 
 class AlineError(Exception):
     """Every error that aline raises on purpose."""
@@ -31,3 +35,15 @@ class StorageError(UserError):
 
 class InternalError(AlineError):
     """Our mistake: a bug in aline, worth a report."""
+
+
+class TaskWarning(UserWarning):
+    """Something about a task that is most likely a mistake, though it can be meant."""
+
+
+def nearest(word: object, known: Iterable[str], otherwise: str = "use one of these") -> str:
+    """The remedy for a word that is not known: the one that was probably meant, if there is one."""
+    from difflib import get_close_matches  # only where something went wrong
+
+    found = get_close_matches(str(word).lower(), [*known], n=1, cutoff=0.6)
+    return f"did you mean {found[0]}?" if found else otherwise

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from aline import zoo
-from aline.app.listing import model_blocks, model_rows, task_blocks, task_rows
+from aline.app.listing import model_block, model_lines, model_rows, task_blocks, task_rows
 from aline.tasks import BUILT_IN
 
 
@@ -36,9 +36,22 @@ def test_models_are_listed_with_their_facts(
     assert facts["trained"] == "61 s, 1,200 episodes"
     assert facts["measured gap"] == "0.5"
     assert "weights" in facts["size"]
-    assert max(map(len, model_blocks(rows, 80))) <= 80
     json.dumps(rows)
+    lines = model_lines(rows, 80)
+    assert len(lines) == 2 + len(rows)  # a header, a rule, and a line a model
+    assert [line.split()[0] for line in lines[2:]] == [name.split()[0] for name in zoo.shipped()]
+
+
+@pytest.mark.parametrize("width", [80, 110])
+def test_models_fit_the_terminal(width: int) -> None:
+    rows = model_rows()
+    assert max(map(len, model_lines(rows, width))) <= width
+    for row in rows:
+        card = model_block(row, width)
+        assert max(map(len, card)) <= width
+        assert len(card) < 60  # a long name does not leave its value a column of one letter
+        assert card[0] == row["model"]
 
 
 def test_no_models() -> None:
-    assert model_blocks([], 80) == []
+    assert model_lines([], 80) == []

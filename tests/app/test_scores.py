@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 import aline
 from aline.app.card import facts_of
 from aline.app.cli import app
-from aline.app.scores import score_lines
+from aline.app.scores import Pace, measure, more_lines, score_lines
 
 
 def row(metric: str, step: int, value: float, **more: Any) -> dict[str, Any]:
@@ -116,3 +116,63 @@ def test_a_recorded_evaluation_is_in_the_card(folders: dict[str, Path], tmp_path
     assert {"gap:slope", "coverage:slope", "rmse", "j"} <= set(kept)
     facts = facts_of(model)
     assert any(key.startswith("measured intercept,slope after") for key in facts)
+
+
+class Evaluations:
+    """Stands in for `evaluate`: how long it takes, and what was asked of it."""
+
+    def __init__(self, start: float, each: float, monkeypatch: pytest.MonkeyPatch):
+        self.counts: list[int] = []
+        self.now, self.start, self.each = 0.0, start, each
+        monkeypatch.setattr("aline.app.scores.evaluate", self)
+        monkeypatch.setattr("aline.app.scores.time.monotonic", lambda: self.now)
+
+    def __call__(self, model: Any, task: Any, count: int, *rest: Any, **more: Any) -> Any:
+        self.counts.append(count)
+        self.now += self.start + count * self.each
+        return {"rows": [row("j", 30, 3.25, n=count)]}
+
+
+@pytest.mark.parametrize(
+    ("start", "each", "count"),
+    [
+        (0.0, 0.01, 500),
+        (0.0, 1.0, 15),  # of 45 s, 10 for pilots and 15 for these, with room for twice as much
+        (10.0, 0.5, 2),  # a pilot of eight might not fit
+        (3.0, 0.5, 24),  # a start of three seconds is not taken for the pace
+        (50.0, 1.0, 2),
+    ],
+)
+def test_an_evaluation_fits_into_a_minute_if_it_can(
+    start: float,
+    each: float,
+    count: int,
+    monkeypatch: pytest.MonkeyPatch,
+    subjects: Any,
+    capsys: Any,
+) -> None:
+    evaluations = Evaluations(start, each, monkeypatch)
+    pace = measure(subjects["linear"], None, 0, False)
+    assert pace.experiments == evaluations.counts[-1] == count
+    assert evaluations.now < 60
+    assert ("simulated experiments, about" in capsys.readouterr().err) == (count > 8)
+
+
+def test_many_experiments_say_how_long_they_take(
+    monkeypatch: pytest.MonkeyPatch, subjects: Any, capsys: Any
+) -> None:
+    evaluations = Evaluations(2.0, 1.5, monkeypatch)
+    measure(subjects["linear"], 400, 0, False)
+    assert evaluations.counts == [2, 8, 400]
+    assert capsys.readouterr().err.endswith(": 400 simulated experiments, about 10 min\n")
+    measure(subjects["linear"], 9, 0, False)
+    assert evaluations.counts[3:] == [9]  # a few need no pilot
+
+
+def test_an_evaluation_says_how_to_get_more() -> None:
+    pace = Pace(RESULT, 20, 30.0, 1.25)
+    assert more_lines(pace, "aline evaluate psychometric")[-1] == (
+        "20 simulated experiments took 30 s. For narrower intervals: "
+        "aline evaluate psychometric --episodes 500 (about 10 min)"
+    )
+    assert more_lines(pace._replace(experiments=500), "aline evaluate psychometric") == []

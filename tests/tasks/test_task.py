@@ -141,3 +141,14 @@ def test_binary_outcomes_may_be_booleans() -> None:
     task = make(outcome=Binary(), simulate=lambda t, d, g: decay(t, d, g) > 1)
     outcomes = task.draw(2, seeded(0)).answer(torch.zeros(2, 3, 1), seeded(1))
     assert set(outcomes.unique().tolist()) <= {-1.0, 1.0}
+
+
+def test_a_task_and_its_spec_are_shown_in_a_line() -> None:
+    words = "task: parameters rate, amplitude; design time; outcome a number; 20 trials"
+    assert repr(make()) == f"<Task {words}>"
+    assert repr(make().spec) == f"<Spec {words}>"
+
+
+def test_did_you_mean_a_task() -> None:
+    with pytest.raises(NotFoundError, match=r"got 'psychometrik': did you mean psychometric\?"):
+        get("psychometrik")

@@ -54,3 +54,19 @@ def test_a_budget_too_small_to_warm_up_is_said_at_the_start(
     first_round(0.5 / FEWEST_ROUNDS)
     first_round(0.05, is_timed=False)  # rounds are what was asked for
     assert capsys.readouterr().err == ""
+
+
+def half_a_training(gain: float | None, quiet: bool = True) -> None:
+    lines = Lines("decay", is_timed=False, quiet=quiet)
+    for round_ in range(1, 2 * FEWEST_ROUNDS + 1):
+        lines.show({**LINE, "J": gain}, round_ / (2 * FEWEST_ROUNDS))
+
+
+def test_a_training_that_tells_nothing_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    half_a_training(0.004)
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith(f"J is still 0.00 nats after {FEWEST_ROUNDS} rounds, half of the")
+    assert "Check that simulate uses theta and the design" in said
+    half_a_training(0.3)
+    half_a_training(None)
+    assert capsys.readouterr().err == ""

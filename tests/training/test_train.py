@@ -18,6 +18,7 @@ from aline.tasks.linear import exact_posterior
 from aline.training import TrainingConfig
 from aline.training.budget import Budget, parse_duration
 from aline.training.run import Run
+from aline.training.train import default_model
 
 SMALL = ModelConfig(width=16, heads=2, layers=2, feedforward=32, components=3)
 QUICK = TrainingConfig(batch=16, updates=2, prefixes=2, points=1, candidates=4, alternatives=4)
@@ -250,3 +251,35 @@ def test_a_likelihood_that_fails_costs_the_verdict_and_not_the_training(capsys):
 def test_a_budget_of_a_minute_is_worth_a_verdict(budget, is_long):
     assert Budget.of(budget, None).is_long is is_long
     assert not Budget.of(budget, 5).is_long
+
+
+@pytest.mark.parametrize("budget", [5, "5", 5.0])
+def test_a_budget_without_a_unit_says_what_to_write(budget):
+    with pytest.raises(InputError, match=r'with its unit, got .*5.*: write "5(\.0)?min" or "5'):
+        aline.train(get("linear"), budget=budget)
+
+
+@pytest.mark.parametrize("budget", [True, [5], -5, "soon", ""])
+def test_a_budget_that_is_no_time(budget):
+    with pytest.raises(InputError, match='a budget must be a time such as "90s"'):
+        aline.train(get("linear"), budget=budget)
+
+
+def test_settings_may_be_a_dict_of_what_differs():
+    task = get("linear", horizon=2)
+    model = quick(task, model={"width": 8, "heads": 2}, config={"batch": 4}, rounds=1)
+    assert model.network.config == replace(default_model(task, True), width=8, heads=2)
+    assert model.training["config"]["batch"] == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"model": {"widht": 64}}, "settings of ModelConfig are width, heads, .*mean width"),
+        ({"config": {"batches": 4}}, "settings of TrainingConfig are batch, .*did you mean batch"),
+        ({"model": 64}, "settings are a ModelConfig or a dict, .*, got 64"),
+    ],
+)
+def test_mistakes_in_settings(options, message):
+    with pytest.raises(InputError, match=message):
+        quick(get("linear"), **options)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+import warnings
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
 
@@ -15,7 +17,7 @@ from aline.app.commands_service import service, token
 from aline.app.failures import Commands
 from aline.app.options import Json, OwnTask, Seed
 from aline.app.terminal import command, program, say, show, silent, suggest, width
-from aline.errors import InputError
+from aline.errors import InputError, StateError, TaskWarning
 
 if TYPE_CHECKING:
     from aline.app.demo import Demo
@@ -41,7 +43,23 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):  # a terminal without these characters shows "?"
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
+    warnings.showwarning = _show_warning
     app(prog_name="aline")
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """A doubt about a task in one line, as errors are; other warnings as Python shows them."""
+    if issubclass(category, TaskWarning):
+        say(f"aline: warning: {message}", err=True, fg="yellow")
+    else:
+        sys.stderr.write(warnings.formatwarning(message, category, filename, lineno, line))
 
 
 def _version(wanted: bool) -> None:
@@ -77,6 +95,9 @@ def demo(
         Path | None, typer.Option(help="Where to write the report (aline-report-NAME.html).")
     ] = None,
     no_report: Annotated[bool, typer.Option("--no-report", help="Write no report.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a report that is there.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Run an experiment on a simulated participant and write a report."""
@@ -85,11 +106,11 @@ def demo(
     from aline.app.subject import open_subject
 
     subject = open_subject(model, task)
+    place = None if no_report else _report_path(report, subject.model.spec.name, overwrite)
     aims = _split(target)
     screen = DemoScreen(subject.model.spec, aims, silent if as_json else say, width())
     done = run_demo(subject, target=aims, trials=trials, seed=seed, on_step=screen.show)
     screen.close(done)
-    place = None if no_report else report or Path(f"aline-report-{done.spec.name}.html")
     if place is not None:
         from aline.app.report import write_report  # matplotlib, only when it is needed
 
@@ -111,14 +132,26 @@ def tasks(as_json: Json = False) -> None:
     show(rows, task_blocks(rows, width()), as_json)
 
 
-@app.command(epilog="Example: [bold]aline models[/bold]")
-def models(as_json: Json = False) -> None:
-    """List the shipped models with what was measured of them."""
-    from aline.app.listing import model_blocks, model_rows
+@app.command(epilog="Example: [bold]aline models psychometric[/bold]")
+def models(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="[MODEL]", help="Show all that is known of this one."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List the shipped models, a line each, or show the card of one."""
+    from aline.app.listing import model_block, model_lines, model_row, model_rows
 
+    if name is not None:
+        row = model_row(name)
+        show(row, model_block(row, width()), as_json)
+        return
     rows = model_rows()
-    lines = model_blocks(rows, width()) or ["no model is shipped: train one with `aline train`"]
+    lines = model_lines(rows, width()) or ["no model is shipped: train one with `aline train`"]
     show(rows, lines, as_json)
+    if rows and not as_json:
+        say(f"\nAll that is known of one: {program()} models {rows[-1]['model']}", dim=True)
 
 
 @app.command(epilog="Example: [bold]aline train decay.py:task --budget 5min[/bold]")
@@ -189,6 +222,7 @@ def train(
         **chosen(loaded, policy, credit, initial),
     }  # fmt: skip
     if not launched().is_first:  # only the first worker writes and speaks
+        warnings.simplefilter("ignore", TaskWarning)
         work(loaded, out=folder, progress=False, verdict=False, **options)
         return
     count = worker_count(workers, loaded, rounds)
@@ -242,7 +276,14 @@ def evaluate(
     model: Annotated[
         str, typer.Argument(metavar="MODEL", help="A shipped model or one you trained.")
     ],
-    episodes: Annotated[int, typer.Option(min=2, help="How many simulated experiments.")] = 500,
+    episodes: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            help="How many simulated experiments.",
+            show_default="as many as fit into a minute; 500 for --contrastive and --verdict",
+        ),
+    ] = None,
     seed: Seed = 0,
     task: OwnTask = None,
     contrastive: Annotated[
@@ -275,12 +316,12 @@ def evaluate(
 ) -> None:
     """Measure how good a model is, against the exact posterior where there is one."""
     from aline.app.card import record_in_card, verdict_lines
-    from aline.app.scores import bound, compare, measure, score_lines
+    from aline.app.scores import MANY, bound, compare, measure, more_lines, score_lines
     from aline.app.subject import open_subject
 
     subject = open_subject(model, task)
     if verdict:
-        compared = compare(subject, episodes, seed, record)
+        compared = compare(subject, episodes or MANY, seed, record)
         if output is not None:
             _write_json(output, compared)
         show(compared, verdict_lines(compared), as_json)
@@ -288,17 +329,20 @@ def evaluate(
     if contrastive is not None and refined:
         raise InputError("--refined is for posteriors, not for bounds: leave out --contrastive")
     if contrastive is not None:
-        result = bound(subject, contrastive, episodes, pool, seed)
+        result, more = bound(subject, contrastive, episodes or MANY, pool, seed), []
     elif pool is not None:
         raise InputError("--pool is for bounds: add --contrastive 1000000")
     else:
-        result = measure(subject, episodes, seed, refined)
+        pace = measure(subject, episodes, seed, refined)
+        result = pace.result
+        again = f"{program()} evaluate {subject.words}"
+        more = more_lines(pace, again) if episodes is None else []
     if output is not None:
         _write_json(output, result)
     if record:
         record_in_card(subject.model, result)
     stored = subject.model.measurements.get("verdict")
-    show(result, [*score_lines(result), *verdict_lines(stored)], as_json)
+    show(result, [*score_lines(result), *more, *verdict_lines(stored)], as_json)
     if output is not None and not as_json:
         say(f"\nWritten to {output}")
 
@@ -364,6 +408,19 @@ def bench(
             say("\nWritten: " + ", ".join(map(str, files)))
 
 
+def _report_path(wanted: Path | None, name: str, overwrite: bool) -> Path:
+    """Where a report goes; one that is there stays, unless that is said."""
+    place = wanted or Path(f"aline-report-{name}.html")
+    if overwrite or not place.exists():
+        return place
+    if wanted is not None:
+        raise StateError(
+            f"{place} is there already: add --overwrite to replace it, or choose another name"
+        )
+    numbered = (place.with_stem(f"{place.stem}-{number}") for number in count(2))
+    return next(path for path in numbered if not path.exists())
+
+
 def _write_json(path: Path, data: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
@@ -395,7 +452,7 @@ def _after_demo(subject: Subject, done: Demo) -> dict[str, str]:
         if example.is_file() and subject.task_reference is None
         else {"tasks": "what else there is"}
     )
-    return {**again, f"evaluate {words} --episodes 100": "how good the model is", **own}
+    return {**again, f"evaluate {words}": "how good the model is", **own}
 
 
 def _after_training(folder: Path, task: str) -> dict[str, str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import cached_property
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property, partial
 from statistics import median
 from typing import Any
 
@@ -19,6 +19,10 @@ from aline.spaces import Parameters
 from aline.tasks import PREDICTIONS, Spec, Task, World
 
 LEVEL = 0.95
+DECADES = 1000.0  # a prior whose 95 % interval spans so much is shown by its logarithm
+LEVELS = 100  # quantiles that make the mean of a logarithm
+FUNCTION_POINTS = 200  # at which predictions are compared with the truth
+REPEATS = 100  # simulations that make a mean there; of answers that are no number, more
 ROUGH = 0.1  # below this share of draws that count, the network's posterior is not the last word
 # Truths and answers have a stream of their own: what an experiment asks must not depend on them.
 # This one begins, at seed 0, with an observer who is nowhere near the edges of the prior.
@@ -37,6 +41,9 @@ class Step:
     std: Mapping[str, float]
     interval: Mapping[str, Interval]
     seconds: float  # that ask, tell and posterior took, without the participant
+    # Mean and sd of log10 of the parameters whose prior spans orders of magnitude.
+    log10: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    error: float | None = None  # RMSE of predictions, where the aim is at these
 
 
 @dataclass(frozen=True)
@@ -78,6 +85,7 @@ class PriorBelief:
 
     std: float
     interval: Interval
+    log10_std: float | None = None  # of its logarithm, where it spans orders of magnitude
 
 
 @dataclass(frozen=True)
@@ -100,6 +108,16 @@ class Demo:
     def shown(self) -> tuple[str, ...]:
         """The parameters aimed at, or all where the aim is a prediction."""
         return targeted(self.spec, self.target)
+
+    @property
+    def aimed(self) -> tuple[str, ...]:
+        """The parameters aimed at; none where the aim is a prediction alone."""
+        return aimed_at(self.spec, self.target)
+
+    @cached_property
+    def function(self) -> Function | None:
+        """What predictions are compared with, where they are aimed at and are numbers."""
+        return function_of(self.subject.task, self.observer.world, self.target)
 
     @cached_property
     def prior(self) -> dict[str, PriorBelief]:
@@ -148,7 +166,45 @@ class Demo:
         posterior = self.experiment.refined(self.subject.task)
         if posterior.effective >= ROUGH:
             return None
-        return _belief(posterior, self.last.number, self.last.design, self.last.outcome, started)
+        last, wide = self.last, [*self.last.log10]
+        return _belief(posterior, last.number, last.design, last.outcome, started, wide)
+
+
+@dataclass(frozen=True)
+class Function:
+    """The expected outcome that a world really has at designs spread over the space."""
+
+    designs: Mapping[str, list[float]]  # in the user's units
+    truth: torch.Tensor  # [design]
+
+    def error(self, experiment: Experiment) -> float:
+        """The RMSE of what an experiment predicts."""
+        found = experiment.predict(self.designs).parts["outcome"].mean
+        return float((found - self.truth).square().mean().sqrt())
+
+
+def function_of(task: Task, world: World, target: Sequence[str]) -> Function | None:
+    """The function that an aim at predictions is about; None without such an aim or a mean."""
+    spec = task.spec
+    if PREDICTIONS not in target or list(spec.outcome.parts) != ["outcome"]:
+        return None
+    if not spec.outcome.has_mean:
+        return None
+    x = spec.design.sample(1, FUNCTION_POINTS, torch.Generator().manual_seed(0))
+    if len(spec.design) == 1:
+        x = x.sort(dim=1).values
+    repeats = REPEATS if spec.outcome.is_continuous else 20 * REPEATS
+    answers = world.answer(x.repeat(1, repeats, 1), torch.Generator().manual_seed(1))
+    truth = spec.outcome.to_user(answers[0]).reshape(repeats, -1).double().mean(0)
+    columns = spec.design.name_columns(x[0])
+    return Function({name: column.tolist() for name, column in columns.items()}, truth)
+
+
+def aimed_at(spec: Spec, target: Sequence[str]) -> tuple[str, ...]:
+    """The labels of the parameters that a target names."""
+    if not set(spec.parameters.priors) & {*target} and not {*spec.parameters.labels} & {*target}:
+        return ()
+    return targeted(spec, target)
 
 
 def targeted(spec: Spec, target: Sequence[str]) -> tuple[str, ...]:
@@ -168,7 +224,9 @@ def prior_beliefs(parameters: Parameters) -> dict[str, PriorBelief]:
     beliefs = {}
     for name, values in draws.items():
         low, high = values.quantile(tails).tolist()
-        beliefs[name] = PriorBelief(float(values.std()), (low, high))
+        is_wide = low > 0 and high / low > DECADES
+        spread = float(values.log10().std()) if is_wide else None
+        beliefs[name] = PriorBelief(float(values.std()), (low, high), spread)
     return beliefs
 
 
@@ -187,7 +245,13 @@ def run_demo(
         subject.model, target=list(aims), horizon=trials or spec.horizon, seed=seed
     )
     observer = Observer.drawn(subject.task, seed)
-    steps = [_look(experiment, 0, {}, None, time.perf_counter())]
+    look = partial(
+        _look,
+        experiment,
+        [n for n, prior in prior_beliefs(spec.parameters).items() if prior.log10_std is not None],
+        function_of(subject.task, observer.world, aims),
+    )
+    steps = [look(0, {}, None, time.perf_counter())]
     on_step(steps[0])
     while not experiment.finished:
         started = time.perf_counter()
@@ -196,7 +260,7 @@ def run_demo(
         outcome = observer.answer(trial.design)
         waited = time.perf_counter() - chosen
         experiment.tell(trial, outcome)
-        steps.append(_look(experiment, len(steps), trial.design, outcome, started + waited))
+        steps.append(look(len(steps), trial.design, outcome, started + waited))
         on_step(steps[-1])
     return Demo(subject, experiment, observer, aims, tuple(steps), seed)
 
@@ -209,12 +273,15 @@ def default_target(spec: Spec) -> tuple[str, ...]:
 
 def _look(
     experiment: Experiment,
+    wide: Sequence[str],
+    function: Function | None,
     number: int,
     design: Mapping[str, float],
     outcome: Any,
     started: float,
 ) -> Step:
-    return _belief(experiment.posterior(), number, design, outcome, started)
+    step = _belief(experiment.posterior(), number, design, outcome, started, wide)
+    return step if function is None else replace(step, error=function.error(experiment))
 
 
 def _belief(
@@ -223,8 +290,17 @@ def _belief(
     design: Mapping[str, float],
     outcome: Any,
     started: float,
+    wide: Sequence[str] = (),
 ) -> Step:
     mean, std = dict(posterior.mean), dict(posterior.std)
     seconds = time.perf_counter() - started
     interval = {name: posterior.interval(name, LEVEL) for name in mean}
-    return Step(number, dict(design), outcome, mean, std, interval, seconds)
+    log10 = {name: _log10(posterior, name) for name in wide}
+    return Step(number, dict(design), outcome, mean, std, interval, seconds, log10)
+
+
+def _log10(posterior: Posterior, name: str) -> tuple[float, float]:
+    """Mean and standard deviation of the logarithm, by quantiles that are even in probability."""
+    levels = [(i + 0.5) / LEVELS for i in range(LEVELS)]
+    values = torch.tensor([posterior.quantile(name, p) for p in levels]).double().log10()
+    return float(values.mean()), float(values.std())

@@ -15,7 +15,7 @@ from aline.tasks import Task, is_differentiable
 from aline.training import TrainingConfig, train
 from aline.training.config import Credit
 from aline.training.metrics import METRICS, last_line
-from aline.training.train import default_model, further
+from aline.training.train import default_config, default_model, further
 from aline.training.workers import launched, usual_count
 
 _WRITTEN = ("weights.safetensors", "card.json", "checkpoint.safetensors", METRICS)
@@ -62,7 +62,7 @@ def worker_count(asked: int | None, task: Task, rounds: int | None) -> int:
     if launched().count > 1:  # they are started already
         return 1
     if asked is None and rounds is None:
-        return usual_count(TrainingConfig(**task.training).batch)
+        return usual_count(default_config(task).batch)
     return asked or 1
 
 

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from aline.app.subject import Subject
-from aline.app.tables import aligned
+from aline.app.tables import aligned, duration
 from aline.errors import StateError
 from aline.evaluation import Protocol, evaluate, evaluate_information
 from aline.evaluation.judge import LONGEST, judge, with_verdict
 
 Row = dict[str, Any]
+
+MANY = 500  # simulated experiments that a figure to be quoted takes
+FEWEST, FEW = 2, 8  # those that show how long one takes
+QUICK = 2.0  # seconds below which the first pilot shows mostly how long a start takes
+WORTH_A_PILOT = 50  # from which on that is worth to know
+SECONDS = 45.0  # that an evaluation takes where nobody says how many; the rest of a minute is room
+GROWTH = 2.2  # how much longer one of many may take than one of few
+LINE_SECONDS = 10.0  # between lines where there is no terminal
 
 # A kind of metric: its heading, and how many decimals show its values.
 _KINDS = {
@@ -46,11 +54,81 @@ _NAMES = {
 }
 
 
-def measure(subject: Subject, episodes: int, seed: int, refined: bool) -> dict[str, Any]:
-    """Evaluate, with a progress bar where someone is looking."""
-    with _bar(f"evaluating {subject.name}") as tell:
-        told = partial(tell, "evaluating")
-        return evaluate(subject.model, subject.task, episodes, seed, told, refined=refined)
+class Pace(NamedTuple):
+    """How long evaluations take, by the largest that was run."""
+
+    result: dict[str, Any]
+    experiments: int
+    seconds: float
+    each: float  # seconds that one more experiment takes
+
+    def expected(self, count: int) -> float:
+        """The seconds that so many take; of what starts before the first, much is there once."""
+        return self.seconds + self.each * (count - self.experiments)
+
+    def within(self, seconds: float) -> int:
+        """How many fit into so many seconds, with room to be wrong."""
+        more = (seconds / GROWTH - self.seconds) / max(self.each, 1e-6)
+        return max(self.experiments, min(MANY, self.experiments + int(more)))
+
+
+def measure(subject: Subject, episodes: int | None, seed: int, refined: bool) -> Pace:
+    """Evaluate on so many simulated experiments, or on as many as fit into a minute.
+
+    Pilots tell how long it takes, which is said before it begins.
+    """
+
+    def run(count: int, told: Callable[[int, int], None] | None = None) -> dict[str, Any]:
+        return evaluate(subject.model, subject.task, count, seed, told, refined=refined)
+
+    began, pace = time.monotonic(), None
+    if episodes is None or episodes >= WORTH_A_PILOT:
+        pace = _piloted(run)
+        episodes = episodes or pace.within(SECONDS - (time.monotonic() - began))
+        if episodes <= pace.experiments:
+            return pace
+    expected = None if pace is None else pace.expected(episodes)
+    with _Eta(f"evaluating {subject.name}", episodes, expected) as eta:
+        started = time.monotonic()
+        result = run(episodes, eta.tell)
+        seconds = time.monotonic() - started
+    return Pace(result, episodes, seconds, _each(pace, episodes, seconds))
+
+
+def _piloted(run: Callable[[int], dict[str, Any]]) -> Pace:
+    """A small evaluation, and a larger one if that is quick enough."""
+    first = _timed(run, FEWEST)
+    if first.seconds < QUICK:  # mostly how long a start takes, the first time
+        first = _timed(run, FEWEST)
+    if first.seconds * FEW / FEWEST > SECONDS / 2:
+        return first
+    second = _timed(run, FEW)
+    return second._replace(each=_each(first, FEW, second.seconds))
+
+
+def _timed(run: Callable[[int], dict[str, Any]], count: int) -> Pace:
+    began = time.monotonic()
+    result = run(count)
+    seconds = time.monotonic() - began
+    return Pace(result, count, seconds, seconds / count)
+
+
+def _each(before: Pace | None, count: int, seconds: float) -> float:
+    """What one more takes, by a smaller and a larger evaluation."""
+    if before is None or count <= before.experiments:
+        return seconds / count
+    return max((seconds - before.seconds) / (count - before.experiments), 0.1 * seconds / count)
+
+
+def more_lines(pace: Pace, command: str) -> list[str]:
+    """How to get narrower intervals, and how long that takes; nothing if there are many already."""
+    if pace.experiments >= MANY:
+        return []
+    return [
+        "",
+        f"{pace.experiments} simulated experiments took {duration(pace.seconds)}. For narrower "
+        f"intervals: {command} --episodes {MANY} (about {duration(pace.expected(MANY))})",
+    ]
 
 
 def bound(
@@ -84,6 +162,62 @@ def compare(subject: Subject, episodes: int, seed: int, record: bool) -> dict[st
     if record and subject.model.source is not None:
         with_verdict(subject.model, verdict).save(subject.model.source)
     return verdict.to_json()
+
+
+class _Eta:
+    """Says how long an evaluation takes: a bar, or lines where there is no terminal."""
+
+    def __init__(self, name: str, episodes: int, expected: float | None):
+        self.name, self.episodes, self.expected = name, episodes, expected
+        self.is_terminal = sys.stderr.isatty()
+        self.began = self.said = time.monotonic()
+
+    def __enter__(self) -> _Eta:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        if self.expected is not None and not self.is_terminal:
+            about = f"about {duration(self.expected)}"
+            print(f"{self.name}: {self.episodes} simulated experiments, {about}", file=sys.stderr)
+        columns = [TextColumn("{task.description}"), BarColumn(), _left_column(self)]
+        self.bar = Progress(
+            *columns, console=Console(stderr=True), transient=True, disable=not self.is_terminal
+        )
+        self.bar.start()
+        self.task = self.bar.add_task(f"{self.name}, {self.episodes} experiments", total=None)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.bar.stop()
+
+    def tell(self, done: int, total: int) -> None:
+        """So many of so many are done."""
+        self.bar.update(self.task, completed=done, total=total)
+        elapsed = time.monotonic() - self.began
+        if self.expected is None and done:
+            self.expected = elapsed * total / done
+        if not self.is_terminal and time.monotonic() - self.said > LINE_SECONDS:
+            self.said = time.monotonic()
+            print(f"{self.name}: {done / total:.0%}, {self.left()}", file=sys.stderr)
+
+    def left(self) -> str:
+        """How long it still takes, in words."""
+        elapsed = time.monotonic() - self.began
+        if self.expected is None:
+            return f"{duration(elapsed)} so far"
+        return f"about {duration(max(self.expected - elapsed, 1.0))} left"
+
+
+def _left_column(eta: _Eta) -> Any:
+    """A column of the bar that counts down by itself."""
+    from rich.progress import ProgressColumn
+    from rich.text import Text
+
+    class Left(ProgressColumn):
+        def render(self, task: object) -> Text:
+            return Text(eta.left())
+
+    return Left()
 
 
 @contextmanager

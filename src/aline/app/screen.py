@@ -7,13 +7,26 @@ import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from aline.app.demo import Demo, PriorBelief, Step, default_target, prior_beliefs, targeted
+from aline.app.demo import (
+    Demo,
+    Function,
+    PriorBelief,
+    Step,
+    aimed_at,
+    default_target,
+    prior_beliefs,
+    targeted,
+)
+from aline.app.scales import Seen, on_scale
 from aline.app.tables import aligned, number
-from aline.app.words import REFINED, result, scene, title
-from aline.tasks import Spec
+from aline.app.words import REFINED_FIRST, ROUGH_ONE, result, scene, title
+from aline.experiment import Experiment
+from aline.tasks import PREDICTIONS, Spec
 
 GAP = "  "
 SHORTEST_BAR, LONGEST_BAR = 9, 25
+ERROR = "RMSE of f"  # a column: how far predictions are from the function
+ROWS = 9  # designs at which a function is shown
 
 
 @dataclass(frozen=True)
@@ -46,6 +59,11 @@ class TrialTable:
             self.columns.append(Column(name, max(len(name), longest)))
         heading, width_of_text = spec.outcome.heading, spec.outcome.text_width
         self.columns.append(Column(heading, max(len(heading), width_of_text)))
+        self.shows_error = PREDICTIONS in target and not aimed_at(spec, target)
+        if self.shows_error:
+            self.columns.append(Column(ERROR, len(ERROR)))
+        shown = {name: on_scale(name, prior) for name, prior in self.prior.items()}
+        self.scales, self.prior = shown, {name: one.prior for name, one in shown.items()}
         self.names, self.bars = self._fit(targeted(spec, target), width)
 
     def _fit(self, names: Sequence[str], width: int) -> tuple[list[str], dict[str, int]]:
@@ -68,12 +86,13 @@ class TrialTable:
 
     def _belief_width(self, name: str) -> int:
         """Of "mean [low, high]"."""
-        return max(3 * self._number_width(name) + 5, len(name))
+        return max(3 * self._number_width(name) + 5, len(self.scales[name].label))
 
     def header(self) -> list[str]:
         """Names of the columns, and what the numbers under a parameter are."""
         cells = [column.cell(column.title) for column in self.columns]
-        names = [*cells, *(name.ljust(self._group_width(name)) for name in self.names)]
+        titles = ((self.scales[name].label, self._group_width(name)) for name in self.names)
+        names = [*cells, *(title.ljust(width) for title, width in titles)]
         blank = [" " * column.width for column in self.columns]
         what = [self._explain(name) for name in self.names]
         return [GAP.join(names).rstrip(), GAP.join([*blank, *what]).rstrip()]
@@ -94,21 +113,23 @@ class TrialTable:
             strict=True,
         )
         if step.outcome is None:
-            values = ["start", *("" for _ in self.columns[1:])]
+            values = ["start", *("" for _ in self.spec.design.names), ""]
         else:
             designs = [number(step.design[name], high - low) for name, low, high in axes]
             values = [str(step.number), *designs, self.spec.outcome.text(step.outcome)]
+        if self.shows_error:
+            values.append("" if step.error is None else f"{step.error:.4f}")
         cells = [column.cell(v) for column, v in zip(self.columns, values, strict=True)]
         return GAP.join([*cells, *(self._belief(step, name) for name in self.names)]).rstrip()
 
     def _belief(self, step: Step, name: str) -> str:
-        prior = self.prior[name]
+        prior, seen = self.prior[name], self.scales[name].belief(step)
         span, width = prior.interval[1] - prior.interval[0], self._number_width(name)
-        low, high = (number(edge, span).rjust(width) for edge in step.interval[name])
-        text = f"{number(step.mean[name], span).rjust(width)} [{low}, {high}]"
+        low, high = (number(edge, span).rjust(width) for edge in seen.interval)
+        text = f"{number(seen.mean, span).rjust(width)} [{low}, {high}]"
         text = text.ljust(self._belief_width(name))
         bar = self.bars[name]
-        return f"{text} {interval_bar(step, name, prior, bar)}" if bar else text
+        return f"{text} {interval_bar(seen, prior, bar)}" if bar else text
 
 
 class DemoScreen:
@@ -137,12 +158,17 @@ class DemoScreen:
         """The result against the truth."""
         milliseconds = 1000 * demo.seconds_per_trial
         self.say("\nAgainst the truth (→ was aimed at)", bold=True)
-        for line in summary(demo, demo.last):
-            self.say(line)
+        if demo.function is not None:
+            for line in function_table(demo.function, demo.experiment):
+                self.say(line)
+            self.say()
         if demo.refined is not None:
-            self.say("\n" + textwrap.fill(REFINED, self.width), bold=True)
+            self.say(textwrap.fill(REFINED_FIRST, self.width), bold=True)
             for line in summary(demo, demo.refined):
                 self.say(line)
+            self.say("\n" + textwrap.fill(ROUGH_ONE, self.width), bold=True)
+        for line in summary(demo, demo.last):
+            self.say(line)
         self.say()
         self.say(textwrap.fill(result(demo), self.width))
         self.say(
@@ -150,7 +176,7 @@ class DemoScreen:
         )
 
 
-def interval_bar(step: Step, name: str, prior: PriorBelief, width: int) -> str:
+def interval_bar(seen: Seen, prior: PriorBelief, width: int) -> str:
     """The interval and the mean as marks on a line that spans the prior's interval."""
     low, high = prior.interval
 
@@ -158,9 +184,9 @@ def interval_bar(step: Step, name: str, prior: PriorBelief, width: int) -> str:
         return round(min(1.0, max(0.0, (value - low) / (high - low))) * (width - 1))
 
     marks = ["·"] * width
-    first, last = (place(edge) for edge in step.interval[name])
+    first, last = (place(edge) for edge in seen.interval)
     marks[first : last + 1] = "━" * (last + 1 - first)
-    marks[place(step.mean[name])] = "●"
+    marks[place(seen.mean)] = "●"
     return "".join(marks)
 
 
@@ -169,18 +195,18 @@ def summary(demo: Demo, step: Step) -> list[str]:
     header = ["", "truth", "mean", "95 % interval", "prior sd", "posterior sd", "truth is"]
     rows = []
     for name in (*demo.shown, *(n for n in demo.spec.parameters.labels if n not in demo.shown)):
-        prior = demo.prior[name]
-        first, last = step.interval[name]
-        # A prior over orders of magnitude would leave no digit of a small value.
+        scale = on_scale(name, demo.prior[name])
+        prior, seen = scale.prior, scale.belief(step)
+        first, last = seen.interval
         span = min(prior.interval[1] - prior.interval[0], 20 * (last - first) or math.inf)
         low, high = (number(edge, span) for edge in (first, last))
-        numbers = [demo.truth[name], step.mean[name], prior.std, step.std[name]]
+        numbers = [scale.of(demo.truth[name]), seen.mean, prior.std, seen.std]
         truth, mean, before, after = (number(value, span) for value in numbers)
         verdict = "inside" if demo.holds_truth(name, step) else "outside"
-        mark = "→ " if name in demo.shown else "  "
+        mark = "→ " if name in demo.aimed else "  "
         rows.append(
             [
-                f"{mark}{demo.spec.label(name)}",
+                f"{mark}{demo.spec.label(name) if scale.label == name else scale.label}",
                 truth,
                 mean,
                 f"[{low}, {high}]",
@@ -190,3 +216,20 @@ def summary(demo: Demo, step: Step) -> list[str]:
             ]
         )
     return aligned(header, rows)
+
+
+def function_table(function: Function, experiment: Experiment) -> list[str]:
+    """The function, its prediction and the error, at designs in the order of the first axis."""
+    count = len(function.truth)
+    order = sorted(range(count), key=next(iter(function.designs.values())).__getitem__)
+    rows = [order[round(i * (count - 1) / (ROWS - 1))] for i in range(ROWS)]
+    designs = {name: [column[row] for row in rows] for name, column in function.designs.items()}
+    predicted = experiment.predict(designs).parts["outcome"]
+    means, sds = (list(map(float, part)) for part in (predicted.mean, predicted.std))
+    span = max(max(function.truth.tolist()) - min(function.truth.tolist()), 1e-9)
+    cells = []
+    for i, row in enumerate(rows):
+        truth = float(function.truth[row])
+        values = [number(v, span) for v in (truth, means[i], means[i] - truth, sds[i])]
+        cells.append([*(f"{column[i]:.2f}" for column in designs.values()), *values])
+    return aligned([*designs, "→ function", "prediction", "error", "its sd"], cells, left=0)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from aline.app.demo import Demo
+from aline.app.demo import FUNCTION_POINTS, Demo
+from aline.app.scales import on_scale
 from aline.app.tables import number
 from aline.tasks import Spec
 from aline.tasks.psychometric import PRESETS
@@ -11,6 +12,8 @@ REFINED = (
     "The network's posterior is only rough here. By the task's own likelihood "
     "(experiment.refined())"
 )
+REFINED_FIRST = "By the task's own likelihood (experiment.refined())"
+ROUGH_ONE = "By the network alone (experiment.posterior()), which is only rough here"
 
 _SCENES = {
     "psychometric": (
@@ -57,13 +60,20 @@ def explanation(demo: Demo) -> list[str]:
 
 
 def result(demo: Demo) -> str:
-    """How far the first parameter aimed at was narrowed, and how many intervals hold the truth."""
-    name = demo.shown[0]
-    low, high = demo.prior[name].interval
-    a, b = demo.last.interval[name]
-    held = sum(demo.holds_truth(label) for label in demo.shown)
+    """How far what was aimed at was narrowed: the first parameter, or the error of predictions."""
+    first, last = demo.steps[0].error, demo.last.error
+    if first is not None and last is not None and not demo.aimed:
+        return (
+            f"The error of predictions (RMSE over {FUNCTION_POINTS} designs) went from "
+            f"{number(first, first)} to {number(last, first)}."
+        )
+    name, end = demo.shown[0], demo.refined or demo.last
+    scale = on_scale(name, demo.prior[name])
+    low, high = scale.prior.interval
+    a, b = scale.belief(end).interval
+    held = sum(demo.holds_truth(label, end) for label in demo.shown)
     return (
-        f"The 95 % interval of {name} went from {number(high - low, high - low)} wide to "
+        f"The 95 % interval of {scale.label} went from {number(high - low, high - low)} wide to "
         f"{number(b - a, high - low)}; {held} of {len(demo.shown)} intervals aimed at "
         "hold the truth."
     )

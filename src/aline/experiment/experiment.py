@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aline import __version__
 from aline.episodes.goals import Target
 from aline.errors import InputError, StateError, UserError
 from aline.experiment.allowed import plain_restriction
 from aline.experiment.checks import check_state, check_unfinished, existing_number, last_told
+from aline.experiment.frames import frame_of_trials
 from aline.experiment.history import History
 from aline.experiment.journals import VERSION, create, now, only_name, read_journal, replay
 from aline.experiment.keys import repeated
@@ -22,6 +23,7 @@ from aline.experiment.settings import (
     check_key,
     check_metadata,
     check_noise,
+    check_note,
     check_seed,
     check_standardise,
     plain_metadata,
@@ -36,6 +38,9 @@ from aline.experiment.trial import Trial, copied, number_of, plain_design, plain
 from aline.model import Model
 from aline.spaces import Design
 from aline.tasks import PREDICTIONS, Spec, Task
+
+if TYPE_CHECKING:
+    import pandas
 
 _ATTEMPTS = 100  # how often to try again when other processes write to the same experiment
 
@@ -264,6 +269,15 @@ class Experiment:
         """
         return self._state.predict(self._state.spec.design.read(designs))
 
+    def to_frame(self) -> pandas.DataFrame:
+        """The trials as a pandas DataFrame, a row each.
+
+        Columns are the state and the source, the design's axes, the outcome, `note.` and a name for
+        all that notes hold, and when it was asked and told, in UTC.
+        """
+        events = self._storage.read(self._name)[: self.sequence]
+        return frame_of_trials(self._state.spec, self._state.trials, events)
+
     def __repr__(self) -> str:
         state = self._state
         target = ", ".join(t if isinstance(t, str) else PREDICTIONS for t in state.target)
@@ -293,12 +307,15 @@ class Experiment:
         outcome: Any,
         design: Mapping[str, Any] | None = None,
         *,
+        note: Mapping[str, Any] | None = None,
         key: str | None = None,
     ) -> Trial:
         """Record what a trial gave; `design` says where, if not at the design proposed.
 
-        Of several outcomes a mapping from their names.
+        Of several outcomes a mapping from their names. `note` is JSON data of your own that is kept
+        with the trial, such as {"rt": 0.41}: the model does not see it.
         """
+        beside = check_note(note)
 
         def event(state: State) -> Event:
             number = existing_number(state, trial)
@@ -308,9 +325,10 @@ class Experiment:
                 other = plain_design(state.spec.design, design)
                 if other != state.trials[number].design:
                     told["design"] = other
-            return told
+            return told | ({} if beside is None else {"note": beside})
 
-        same = {"trial": number_of(trial), "outcome": self._state.outcome.read(outcome)}
+        plain = self._state.outcome.read(outcome)
+        same = {"trial": number_of(trial), "outcome": plain, "note": beside}
         return self._trial(self._commit(event, key, event="told", **same))
 
     def abandon(self, trial: Trial | int, *, key: str | None = None) -> Trial:

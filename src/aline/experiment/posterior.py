@@ -18,14 +18,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from aline.errors import InputError, UserError
+from aline.errors import InputError, UserError, nearest
 from aline.experiment.drawn import drawn_share
+from aline.experiment.frames import import_pandas
 from aline.experiment.marginals import Components, Coordinate, Marginal, Share, as_double
+from aline.experiment.settings import check_count
 from aline.model import Joint, Mixture
 from aline.spaces import Parameters
 
 if TYPE_CHECKING:
     import arviz
+    import pandas
 
 SHARE_DRAWS = 4096  # where sticks depend: quantiles to about 3 % of a standard deviation
 
@@ -158,6 +161,20 @@ class Posterior:
         )
         return data
 
+    def to_frame(self, draws: int | None = None) -> pandas.DataFrame:
+        """As a pandas DataFrame: a row a parameter with its mean, sd and 95 % interval.
+
+        With `draws`, so many draws of all parameters together: a row each, a column a parameter.
+        """
+        pandas = import_pandas("to_frame")
+        if draws is not None:
+            flat = self._draw(check_count("draws", draws), torch.Generator())
+            columns = self._parameters.to_labels(flat)
+            return pandas.DataFrame({name: value.numpy() for name, value in columns.items()})
+        rows = [(one.mean, one.std, *one.interval()) for one in map(self.__getitem__, self.names)]
+        index = pandas.Index(self.names, name="parameter")
+        return pandas.DataFrame(rows, index=index, columns=["mean", "sd", "low", "high"])
+
     def __repr__(self) -> str:
         wide = max((len(name) for name in self.names), default=0)
         lines = [f"{'':{wide}}  {'mean':>9}  {'sd':>9}  95 % interval"]
@@ -212,7 +229,8 @@ def find_label(parameters: Parameters, name: str) -> tuple[str, int]:
         if name == owner:
             raise InputError(f"{name} is a vector: ask for one of {', '.join(labels)}")
     raise InputError(
-        f"parameters are {', '.join(parameters.labels) or 'none'}, got {name!r}: use one of these"
+        f"parameters are {', '.join(parameters.labels) or 'none'}, got {name!r}: "
+        + nearest(name, parameters.labels)
     )
 
 

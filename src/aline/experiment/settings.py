@@ -9,7 +9,7 @@ from typing import Any
 
 from aline.episodes import goal_of, predictions
 from aline.episodes.goals import InTurn, Predictions, Target, in_turn
-from aline.errors import InputError
+from aline.errors import InputError, nearest
 from aline.experiment.trial import plain_designs
 from aline.model import Model
 from aline.spaces import Box
@@ -18,6 +18,7 @@ from aline.tasks import PREDICTIONS, Spec
 KEY_LENGTH = 200
 METADATA_BYTES = 64_000
 METADATA_DEPTH = 20
+NOTE_BYTES = 4_000  # of one trial, as an experiment of thousands is read and shown whole
 NAME_LENGTH = 200
 REGION = "region"
 IN_TURN = "in_turn"
@@ -83,16 +84,25 @@ def check_key(key: str) -> str:
 
 def check_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
     """Metadata of a size that every list and every reader can bear."""
-    plain = plain_metadata(metadata)
+    return _check_size("metadata", plain_metadata(metadata), METADATA_BYTES)
+
+
+def check_note(note: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """What was measured beside an outcome, as plain data; None if there is nothing."""
+    plain = _check_size("a note", _plain("a note", '{"rt": 0.41}', note), NOTE_BYTES)
+    return plain or None
+
+
+def _check_size(what: str, plain: dict[str, Any], most: int) -> dict[str, Any]:
     size = len(json.dumps(plain, ensure_ascii=False).encode())
-    if size > METADATA_BYTES:
+    if size > most:
         raise InputError(
-            f"metadata must have at most {METADATA_BYTES} bytes as JSON, got {size}: keep large "
-            "data elsewhere, and its name here"
+            f"{what} must have at most {most} bytes as JSON, got {size}: keep large data "
+            "elsewhere, and its name here"
         )
     if not _is_shallow(plain, METADATA_DEPTH):
         raise InputError(
-            f"metadata must be nested at most {METADATA_DEPTH} deep, got more: flatten it"
+            f"{what} must be nested at most {METADATA_DEPTH} deep, got more: flatten it"
         )
     return plain
 
@@ -106,21 +116,26 @@ def _is_shallow(value: Any, most: int) -> bool:
 
 def plain_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
     """Whatever a user wants to keep beside an experiment, if JSON can hold it."""
-    if metadata is not None and not isinstance(metadata, Mapping):
-        raise InputError(f'metadata maps names to values, {{"participant": 7}}, got {metadata!r}')
+    return _plain("metadata", '{"participant": 7}', metadata)
+
+
+def _plain(what: str, example: str, value: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A mapping as JSON holds it."""
+    if value is not None and not isinstance(value, Mapping):
+        raise InputError(f"{what} maps names to values, {example}, got {_excerpt(value)}")
     try:
-        text = json.dumps(metadata or {}, allow_nan=False, ensure_ascii=False)
+        text = json.dumps(dict(value or {}), allow_nan=False, ensure_ascii=False)
         plain = json.loads(text.encode())
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(
-            f"metadata must be plain JSON data, got {_excerpt(metadata)} ({error})"
+            f"{what} must be plain JSON data, got {_excerpt(value)} ({error})"
         ) from None
     return dict(plain)
 
 
 def _excerpt(value: Any) -> str:
     try:
-        return repr(value)[:200]
+        return " ".join(repr(value)[:200].split())
     except RecursionError:
         return "something nested too deeply"
 
@@ -147,12 +162,12 @@ def plain_target(
     goal_of(spec, targets)  # says so if a name is unknown
     if standardise:
         _check_units(spec, targets)
-    return [_plain(spec, one) for one in targets]
+    return [_plain_one(spec, one) for one in targets]
 
 
-def _plain(spec: Spec, target: Target) -> Any:
+def _plain_one(spec: Spec, target: Target) -> Any:
     if isinstance(target, InTurn):
-        return {IN_TURN: [[_plain(spec, one) for one in part] for part in target.parts]}
+        return {IN_TURN: [[_plain_one(spec, one) for one in part] for part in target.parts]}
     return target if isinstance(target, str) else _plain_predictions(spec, target)
 
 
@@ -227,7 +242,8 @@ def plain_stop(spec: Spec, stop: Mapping[str, float] | None) -> dict[str, float]
     for name, width in (stop or {}).items():
         if name not in names:
             raise InputError(
-                f"stop takes widths of {', '.join(names) or 'none'}, got {name!r}: use one of these"
+                f"stop takes widths of {', '.join(names) or 'none'}, got {name!r}: "
+                + nearest(name, names)
             )
         if not isinstance(width, int | float) or not (math.isfinite(width) and width > 0):
             raise InputError(f"the width to stop at for {name} must be positive, got {width!r}")

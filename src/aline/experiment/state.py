@@ -268,7 +268,7 @@ def _asked(state: State, event: Event) -> Changes:
 def _told(state: State, event: Event) -> Changes:
     number, other = event["trial"], event.get("design")
     trial, x = state.trials[number], state.open[number]
-    told = replace(trial, outcome=event["outcome"], state="told")
+    told = replace(trial, outcome=event["outcome"], state="told", note=event.get("note"))
     if other is not None:
         told = replace(told, design=dict(other), proposed=trial.design)
         x = read_design(state.spec.design, other)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -24,13 +25,27 @@ class Trial:
     state: Literal["asked", "told", "abandoned"] = "asked"
     proposed: dict[str, float] | None = None  # what was asked for, if another design was told
     source: Literal["asked", "attached"] = "asked"
+    note: dict[str, Any] | None = None  # what was measured beside the outcome
+
+    def __repr__(self) -> str:
+        design = ", ".join(f"{name} {value:g}" for name, value in self.design.items())
+        parts = [design if self.outcome is None else f"{design} -> {self.outcome!r}", self.state]
+        if self.source != "asked":
+            parts.append(self.source)
+        if self.proposed is not None:
+            other = ", ".join(f"{name} {value:g}" for name, value in self.proposed.items())
+            parts.append(f"proposed {other}")
+        if self.note is not None:
+            parts.append(f"note {self.note!r}")
+        return f"<Trial {self.number}: {'; '.join(parts)}>"
 
 
 def copied(trial: Trial) -> Trial:
     """A trial that a user may change without changing the experiment's."""
     proposed = None if trial.proposed is None else dict(trial.proposed)
     outcome = dict(trial.outcome) if isinstance(trial.outcome, dict) else trial.outcome
-    return replace(trial, design=dict(trial.design), proposed=proposed, outcome=outcome)
+    note = deepcopy(trial.note)
+    return replace(trial, design=dict(trial.design), proposed=proposed, outcome=outcome, note=note)
 
 
 def number_of(trial: Trial | int) -> int:

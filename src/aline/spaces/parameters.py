@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch import distributions as td
 
-from aline.errors import InputError
+from aline.errors import InputError, nearest
 from aline.spaces.priors import Prior, Scale, log_volume
 
 
@@ -69,7 +69,8 @@ class Parameters:
         if name in self.names:
             return [self.names.index(name)]
         raise InputError(
-            f"parameters are {', '.join(self.labels) or 'none'}, got {name!r}: use one of these"
+            f"parameters are {', '.join(self.labels) or 'none'}, got {name!r}: "
+            + nearest(name, [*self.priors, *self.labels])
         )
 
     def mask(self, names: Iterable[str]) -> Tensor:
@@ -91,7 +92,8 @@ class Parameters:
             ):
                 return name
         raise InputError(
-            f"parameters are {', '.join(self.labels) or 'none'}, got {label!r}: use one of these"
+            f"parameters are {', '.join(self.labels) or 'none'}, got {label!r}: "
+            + nearest(label, [*self.priors, *self.labels])
         )
 
     def to_user(self, z: Tensor) -> dict[str, Tensor]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from aline.errors import InputError, NotFoundError
+from aline.errors import InputError, NotFoundError, nearest
 from aline.tasks.ces import ces
 from aline.tasks.linear import linear
 from aline.tasks.location import location
@@ -38,10 +38,8 @@ BUILT_IN: dict[str, Callable[..., Task]] = {
 def get(name: str, **config: Any) -> Task:
     """A built-in task by name."""
     if name not in BUILT_IN:
-        raise NotFoundError(
-            f"built-in tasks are {', '.join(BUILT_IN)}, got {name!r}: "
-            "use one of these, or file.py:object for your own"
-        )
+        remedy = nearest(name, BUILT_IN, "use one of these, or file.py:object for your own")
+        raise NotFoundError(f"built-in tasks are {', '.join(BUILT_IN)}, got {name!r}: {remedy}")
     return BUILT_IN[name](**config)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import Any, Protocol
 
 import torch
@@ -47,6 +48,17 @@ class Spec:
     config: Mapping[str, Any] = field(default_factory=dict)  # what a built-in task was made with
     units: Mapping[str, str] = field(default_factory=dict)
     scaled: tuple[str, ...] = ()  # the parameters that are in the outcome's units
+
+    def __repr__(self) -> str:
+        return f"<Spec {self.in_words()}>"
+
+    def in_words(self) -> str:
+        """What it is about, in a line or two."""
+        names = ", ".join(self.parameters.priors) or "none"
+        return (
+            f"{self.name}: parameters {names}; design {', '.join(self.design.names)}; "
+            f"outcome {self.outcome.words()}; {self.horizon} trials"
+        )
 
     def label(self, name: str) -> str:
         """A name with its unit, for axes and tables."""
@@ -209,6 +221,9 @@ class Task:
         self.model, self.training = dict(model or {}), dict(training or {})
         self.budget = budget
 
+    def __repr__(self) -> str:
+        return f"<Task {self.spec.in_words()}>"
+
     def __getattr__(self, name: str) -> Any:
         # The spec's fields read as the task's own: task.horizon, task.parameters.
         if name != "spec" and name in Spec.__dataclass_fields__:
@@ -239,7 +254,8 @@ class Task:
     def _hidden(self, theta: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
         if self.latent is None:
             return {}
-        return dict(self.latent(self.spec.parameters.to_user(theta[:, None]), generator))
+        found = self.latent(self.spec.parameters.to_user(theta[:, None]), generator)
+        return {name: as_float_tensor(value) for name, value in found.items()}
 
     def fitted(self) -> Task:
         """This task with the outcome's scale measured on simulations from the prior."""
@@ -251,10 +267,11 @@ class Task:
         return self._with(replace(self.spec, outcome=self.spec.outcome.fitted(outcomes)))
 
     def checked(self) -> Task:
-        """This task, if its simulator answers a few designs as its outcome says."""
-        generator = torch.Generator()
-        world = self.draw(3, generator)
-        world.simulate(self.spec.design.sample(3, 5, generator), generator)
+        """This task, if its simulator answers a few designs as its outcome says.
+
+        What is most likely a mistake, though it can be meant, is a `TaskWarning`.
+        """
+        import_module("aline.tasks.mistakes").check(self)  # which builds on this module
         return self
 
     def described_by(self, spec: Spec) -> Task:
@@ -284,7 +301,7 @@ class Task:
         if self.explore is None:
             raise InputError(f"task {self.spec.name} has no explore: give one to Task(...)")
         near = self.explore(self.spec.parameters.to_user(theta[:, None]), count, generator)
-        columns = [near[name] for name in self.spec.design.names]
+        columns = [as_float_tensor(near[name]) for name in self.spec.design.names]
         return self.spec.design.to_network(torch.stack(columns, -1))
 
     def log_prob(self, theta: Tensor, designs: Tensor, outcomes: Tensor) -> Tensor:
@@ -384,6 +401,14 @@ def _turns(
                 f"{dict(turns)!r}"
             )
     return tuple((tuple(names), count) for names, count in turns.items())
+
+
+def as_float_tensor(values: Any) -> Tensor:
+    """A tensor as it is; of a numpy array's numbers, those with a fraction in single precision."""
+    if torch.is_tensor(values):
+        return values
+    tensor = torch.as_tensor(values)
+    return tensor.float() if tensor.is_floating_point() else tensor
 
 
 def is_differentiable(task: Task) -> bool:

@@ -13,6 +13,14 @@ _SECONDS = {"s": 1.0, "sec": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0}
 
 def parse_duration(text: str) -> float:
     """Seconds in "90s", "5min" or "1.5h"."""
+    if not isinstance(text, str) or re.fullmatch(r"\s*\d+(\.\d+)?\s*", text):
+        number = str(text).strip()
+        raise InputError(
+            f'a budget must be a time with its unit, got {text!r}: write "{number}min" or '
+            f'"{number}s"'
+            if re.fullmatch(r"\d+(\.\d+)?", number)
+            else f'a budget must be a time such as "90s", "5min" or "1.5h", got {text!r}'
+        )
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(s|sec|min|m|h)\s*", text)
     if not match or float(match[1]) <= 0:
         raise InputError(f'a budget must be a time such as "90s", "5min" or "1.5h", got {text!r}')

@@ -22,6 +22,7 @@ METRICS = "metrics.jsonl"
 ROUNDS_A_LINE = 20
 SECONDS_A_LINE = 5.0  # on stderr
 FEWEST_ROUNDS = 50  # that a training needs to warm up
+NOTHING = 0.02  # nats gained: less is what an experiment has that tells nothing
 
 
 Line = dict[str, float | None]
@@ -110,6 +111,7 @@ class Lines:
     began: float = field(default_factory=time.monotonic)
     said: float = -math.inf  # when the last line was written
     rounds: int = 0
+    has_complained: bool = False
 
     def show(self, line: Line, progress: float) -> None:
         """One more round is done; a line at most each few seconds."""
@@ -117,6 +119,7 @@ class Lines:
         now = time.monotonic()
         if self.rounds == 1 and self.is_timed:
             self._warn(now - self.began, line, progress)
+        self._complain(line["J"], progress)
         if self.quiet or (now - self.said < SECONDS_A_LINE and progress < 1):
             return
         self.said = now
@@ -133,6 +136,19 @@ class Lines:
                 f"A round takes {round_seconds:.1f} s, so only about {max(fit, 1)} fit into "
                 f"{_duration(whole)}, too few to learn anything: give it {least} or more "
                 "(--budget), or make the simulator faster"
+            )
+
+    def _complain(self, gain: float | None, progress: float) -> None:
+        """Say so once if after half of the training its experiments still tell nothing."""
+        if self.has_complained or progress < 0.5 or self.rounds < FEWEST_ROUNDS:
+            return
+        self.has_complained = True
+        if gain is not None and gain < NOTHING:
+            _say(
+                f"J is still {gain:.2f} nats after {self.rounds} rounds, half of the training: "
+                "experiments tell nothing about the targets. Check that simulate uses theta and "
+                "the design, that its noise is not far larger than what they change, and that "
+                "priors are no wider than the design can tell; or train longer"
             )
 
 

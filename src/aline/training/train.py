@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import fields, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from aline.errors import InputError
+from aline.errors import InputError, nearest
 from aline.model import Model, ModelConfig, fresh
 from aline.tasks import Task, is_differentiable
 from aline.training import lattice_teacher, particle_teacher
@@ -27,6 +28,8 @@ from aline.training.run import PolicyLoss, Run, seeded
 from aline.training.teacher import Teacher
 from aline.training.workers import Workers, joined, was_restarted
 
+Config = TypeVar("Config", ModelConfig, TrainingConfig)
+
 FINE = 0.01  # a resolution from which on zoom layers pay
 
 
@@ -41,8 +44,8 @@ def train(
     checkpoint: str = "1min",
     initial: Model | None = None,
     progress: bool = True,
-    model: ModelConfig | None = None,
-    config: TrainingConfig | None = None,
+    model: ModelConfig | Mapping[str, Any] | None = None,
+    config: TrainingConfig | Mapping[str, Any] | None = None,
     verdict: bool | None = None,
 ) -> Model:
     """Train a model for a task.
@@ -57,6 +60,9 @@ def train(
     where there is a likelihood, exact greedy play: `verdict` says whether; None is yes where the
     budget is a minute or more. It is kept in `model.measurements["verdict"]`.
 
+    `model` and `config` are settings of the network and of the training; a dict such as
+    {"width": 64} changes these of what suits the task.
+
     >>> import aline
     >>> task = aline.tasks.get("linear", horizon=3)
     >>> aline.train(task, rounds=2, progress=False).spec.name
@@ -65,14 +71,15 @@ def train(
     task = task.checked().fitted()
     differentiable = is_differentiable(task)
     if initial is None:
-        config = config or default_config(task)
-        model = model or default_model(task, differentiable)
+        config = adjusted(default_config(task), config)
+        model = adjusted(default_model(task, differentiable), model)
     else:
-        config = config or further(task)
-        model = model or replace(initial.network.config, **_policy_layers(task))
+        config = adjusted(further(task), config)
+        usual = replace(initial.network.config, **_policy_layers(task))
+        model = adjusted(usual, model)
     keep_freed_memory()
     with joined() as workers, _folder_of(workers, out):
-        limit = Budget.of(budget or task.budget, rounds)
+        limit = Budget.of(task.budget if budget is None else budget, rounds)
         run = Run(
             task=task,
             config=config,
@@ -105,6 +112,21 @@ def _folder_of(workers: Workers, out: str | Path | None) -> AbstractContextManag
     return claimed(Path(out)) if out is not None and workers.is_first else nullcontext()
 
 
+def adjusted(usual: Config, wanted: Config | Mapping[str, Any] | None) -> Config:
+    """The settings wanted: all of them, or some that differ from the usual ones."""
+    if wanted is None or isinstance(wanted, type(usual)):
+        return wanted or usual
+    kind = type(usual).__name__
+    if not isinstance(wanted, Mapping):
+        raise InputError(f'settings are a {kind} or a dict, {{"name": value}}, got {wanted!r}')
+    names = [field.name for field in fields(usual)]
+    for name in wanted:
+        if name not in names:
+            remedy = nearest(name, names)
+            raise InputError(f"settings of {kind} are {', '.join(names)}, got {name!r}: {remedy}")
+    return replace(usual, **wanted)
+
+
 def default_model(task: Task, differentiable: bool) -> ModelConfig:
     """What the task asks for, else the paper's sizes; the policy proposes a point where that can
     be learned by gradient, else it scores a pool.
@@ -118,12 +140,13 @@ def default_model(task: Task, differentiable: bool) -> ModelConfig:
         octaves=max(1, round(-math.log2(task.spec.resolution))),
         zoom_layers=2 if task.spec.resolution <= FINE else 0,
     )
-    return replace(chosen, **task.model)
+    return adjusted(chosen, task.model)
 
 
 def default_config(task: Task) -> TrainingConfig:
     """What the task asks for; else, short episodes have few prefixes to learn from."""
-    return TrainingConfig(**{"prefixes": min(6, 2 + task.spec.horizon // 4), **task.training})
+    usual = TrainingConfig(prefixes=min(6, 2 + task.spec.horizon // 4))
+    return adjusted(usual, task.training)
 
 
 def further(task: Task) -> TrainingConfig:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aline.errors import NotFoundError
+from aline.errors import NotFoundError, nearest
 
 if TYPE_CHECKING:
     from aline.model import Model
@@ -31,9 +31,10 @@ def find(name: str | Path) -> Path:
             f"no weights are shipped for the task {name}: train it once with "
             f"`aline train {name}`, then load the folder runs/{name}"
         )
+    remedy = nearest(name, shipped(), "see `aline models`, or train one with `aline train`")
     raise NotFoundError(
         f"a model must be a folder that model.save(...) wrote or one of the shipped "
-        f"{', '.join(shipped()) or '(none)'}, got {str(name)!r}"
+        f"{', '.join(shipped()) or '(none)'}, got {str(name)!r}: {remedy}"
     )
 
 

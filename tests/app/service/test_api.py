@@ -126,6 +126,8 @@ def test_the_same_key_counts_once(client: TestClient) -> None:
         ("POST", "/trials/1/tell", {"outcome": None}, 422, "outcome"),
         ("POST", "/trials/1/tell", {}, 422, "Field required"),
         ("POST", "/trials/1/tell", {"outcome": 1, "extra": 1}, 422, "extra"),
+        ("POST", "/trials/1/tell", {"outcome": 1, "note": [1]}, 422, "note"),
+        ("POST", "/trials/1/tell", {"outcome": 1, "note": {"a": "x" * 4000}}, 422, "at most 4000"),
         ("POST", "/trials/1/tell", {"outcome": 1, "design": {"stimulus": 7}}, 422, "[-5, 5]"),
         ("POST", "/trials/1/tell", {"outcome": 1, "design": {"dose": 1}}, 422, "exactly stimulus"),
         ("POST", "/trials/one/tell", {"outcome": 1}, 422, "number"),
@@ -206,6 +208,20 @@ def test_exports_hold_every_trial(client: TestClient, tmp_path: Path) -> None:
     draws = arviz.from_netcdf(tmp_path / "draws.nc").posterior["threshold"]
     mean = client.get(f"{path}/posterior").json()["parameters"]["threshold"]["mean"]
     assert float(draws.mean()) == pytest.approx(mean, abs=0.15)
+
+
+def test_a_note_comes_back_from_the_api_and_in_the_table(client: TestClient) -> None:
+    path = create(client)
+    client.post(f"{path}/ask")
+    client.post(f"{path}/ask")
+    body = {"outcome": 1, "note": {"rt": 0.41, "words": "a, b", "eye": [1, 2]}}
+    assert client.post(f"{path}/trials/0/tell", json=body).json()["note"] == body["note"]
+    assert client.post(f"{path}/trials/1/tell", json={"outcome": 0}).json()["note"] is None
+    assert [t["note"] for t in client.get(path).json()["trials"]] == [body["note"], None]
+    table = client.get(f"{path}/export", params={"format": "csv"}).text
+    first, second = csv.DictReader(io.StringIO(table))
+    assert (first["note.rt"], first["note.words"], first["note.eye"]) == ("0.41", "a, b", "[1, 2]")
+    assert second["note.rt"] == second["note.eye"] == ""
 
 
 def test_the_list_shows_progress_newest_first(client: TestClient) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from aline.app.bench.bench import Bench
-from aline.errors import NotFoundError
+from aline.errors import NotFoundError, nearest
 
 # Name: what it measures. The module of that name is imported when it is run.
 BENCHES = {
@@ -22,8 +22,7 @@ BENCHES = {
 def find(name: str) -> Bench:
     """A benchmark by its name."""
     if name not in BENCHES:
-        raise NotFoundError(
-            f"benchmarks are {', '.join(BENCHES)}, got {name!r}: use one of these, or all"
-        )
+        remedy = nearest(name, BENCHES, "use one of these, or all")
+        raise NotFoundError(f"benchmarks are {', '.join(BENCHES)}, got {name!r}: {remedy}")
     bench: Bench = import_module(f"aline.app.bench.{name}").BENCH
     return bench

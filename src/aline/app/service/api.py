@@ -17,7 +17,7 @@ from aline.app.service.shortcut import KEY
 from aline.app.service.streams import LiveReply
 from aline.episodes import predictions
 from aline.errors import InputError
-from aline.experiment import Experiment
+from aline.experiment import Experiment, Trial
 from aline.spaces import Design
 
 Name = Annotated[str, Path(description="An experiment's name.", max_length=200)]
@@ -79,9 +79,11 @@ async def tell(
     request: Request, name: Name, number: Number, body: schemas.Tell, key: Key = None
 ) -> Response:
     """What a trial gave. It is on disk when the reply comes."""
-    return await desk_of(request).trial(
-        name, "told", lambda e: e.tell(number, body.outcome, body.design, key=key), "tell"
-    )
+
+    def work(experiment: Experiment) -> Trial:
+        return experiment.tell(number, body.outcome, body.design, note=body.note, key=key)
+
+    return await desk_of(request).trial(name, "told", work, "tell")
 
 
 @api.get("/models", response_model=schemas.Models, tags=["models"])

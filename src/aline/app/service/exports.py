@@ -12,6 +12,7 @@ from typing import Any
 from aline import __version__
 from aline.app.service import shapes
 from aline.experiment import Experiment
+from aline.experiment.frames import note_column, note_names, times_of
 
 TYPES = {
     "json": "application/json",
@@ -44,21 +45,27 @@ def _json(experiment: Experiment, model: str | None, events: list[dict[str, Any]
 def _csv(experiment: Experiment, events: list[dict[str, Any]]) -> bytes:
     """A line a trial."""
     axes, kind = experiment.spec.design.names, experiment.spec.outcome
-    asked, told = _times(events, "asked"), _times(events, "told")
+    times_by_kind = times_of(events)
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    columns = kind.columns()
-    writer.writerow(["trial", "state", "source", *axes, *columns, "asked_at", "told_at"])
-    for trial in experiment.trials:
+    columns, trials = kind.columns(), experiment.trials
+    names = note_names(trials)
+    notes = map(note_column, names)
+    writer.writerow(["trial", "state", "source", *axes, *columns, *notes, "asked_at", "told_at"])
+    for trial in trials:
         told_cells = [""] * len(columns) if trial.outcome is None else kind.cells(trial.outcome)
         row = [trial.number, trial.state, trial.source, *(repr(trial.design[a]) for a in axes)]
-        times = [asked.get(trial.number, ""), told.get(trial.number, "")]
-        writer.writerow([*row, *told_cells, *times])
+        note_cells = [_cell((trial.note or {}).get(name)) for name in names]
+        times = [by_trial.get(trial.number, "") for by_trial in times_by_kind.values()]
+        writer.writerow([*row, *told_cells, *note_cells, *times])
     return text.getvalue().encode()
 
 
-def _times(events: list[dict[str, Any]], kind: str) -> dict[int, str]:
-    return {event["trial"]: event["time"] for event in events if event["event"] == kind}
+def _cell(value: Any) -> str:
+    """A value of a note: text as it is, all else as JSON, nothing where there is none."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _netcdf(experiment: Experiment) -> bytes:

@@ -117,6 +117,13 @@ class Tell(Request):
         Design | None,
         Field(description="Where it was measured, if not where it was asked.", examples=[None]),
     ] = None
+    note: Annotated[
+        dict[str, Any] | None,
+        Field(
+            description="Yours: what was measured beside the outcome. It is kept with the trial.",
+            examples=[{"rt": 0.41}],
+        ),
+    ] = None
 
 
 class Attach(Request):
@@ -163,6 +170,7 @@ class Trial(Reply):
         dict[str, float] | None, Field(description="What was asked, if another was measured.")
     ]
     outcome: Any
+    note: Annotated[dict[str, Any] | None, Field(description="What came with the outcome.")]
 
 
 class Axis(Reply):

@@ -28,6 +28,7 @@ def trial(one: live.Trial) -> Plain:
         "design": one.design,
         "proposed": one.proposed,
         "outcome": one.outcome,
+        "note": one.note,
     }
 
 
