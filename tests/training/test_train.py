@@ -199,9 +199,11 @@ def test_every_credit_trains_a_pool(credit):
 def test_it_learns_the_exact_posterior_of_a_line():
     """A short training of the linear task against its closed form."""
     task = get("linear", horizon=6)
-    config = TrainingConfig(batch=64, prefixes=4, points=2)
+    config = TrainingConfig(
+        batch=64, prefixes=3, points=0, learning_rate=4e-3, possible_truths=32, warmup=0.8
+    )
     model = aline.train(
-        task, rounds=250, model=ModelConfig(policy="box"), config=config, progress=False
+        task, rounds=150, model=ModelConfig(policy="box"), config=config, progress=False
     )
     generator = torch.Generator().manual_seed(0)
     world = task.draw(400, generator)
