@@ -49,7 +49,7 @@ FILES = Path(__file__).parents[4] / "benchmarks" / "protocols"
 MODELS = Path("runs") / "protocols"
 POOL = 2000
 LEVELS = (0.5, 0.9, 0.95)
-ADAPTIVE = 10_000  # draws from q an episode, at least
+ADAPTIVE = 1000  # draws from q an episode: each is a pass of the network for every parameter
 ON_GRID = 200  # episodes whose posterior is compared with the exact one
 SHOWN = 30  # episodes whose designs a figure shows
 
@@ -123,7 +123,7 @@ def _measure_one(name: str, method: str, settings: Settings, progress: Progress)
         protocol,
         contrastive,
         network=model.network,
-        adaptive=max(contrastive // 100, 500 if settings.quick else ADAPTIVE),
+        adaptive=500 if settings.quick else ADAPTIVE,
         progress=progress,
     )
     rows = information_rows(method, task, protocol, found)
