@@ -32,7 +32,7 @@ def test_overwriting_leaves_other_files_alone(tmp_path: Path) -> None:
 
 def test_the_model_is_left_in_the_folder_with_its_command(tmp_path: Path) -> None:
     task = get("linear", horizon=2)
-    trained = train_into(tmp_path, task, "aline train linear", rounds=1, progress=False)
+    trained = train_into(tmp_path, task, "aline train linear", rounds=5, progress=False)
     assert Model.load(tmp_path).training["command"] == "aline train linear"
     lines = list(measured(tmp_path, trained))
     assert "simulated experiments" in lines[0]

@@ -457,7 +457,8 @@ def test_the_service_asks_for_it_and_takes_it(kind: Kind, tmp_path: Path) -> Non
 @EVERY
 def test_a_demonstration_runs_and_is_drawn(kind: Kind) -> None:
     demo = run_demo(Subject(model_of(kind), kind.task().fitted(), "own"), trials=3)
-    assert len(plates(demo)) == 4
+    has_pairs = demo.subject.model.network.conditional is not None
+    assert len(plates(demo)) == 4 + has_pairs
     assert "</html>" in render(demo, "aline demo own")
     table = TrialTable(demo.spec, demo.target, 100)
     assert all(len(table.line(step)) <= 110 for step in demo.steps)

@@ -1,6 +1,6 @@
 import pytest
 import torch
-from small import posterior_of, seeded, small_model
+from small import seeded, small_model
 
 from aline.baselines import UncertaintyPolicy
 from aline.engine import BatchEngine
@@ -58,9 +58,9 @@ def test_j_is_what_q_gained() -> None:
     theta = LINEAR.draw(5, seeded(0)).theta
     policy = RandomPolicy(LINEAR.spec.design)
     found = measure_information(policy, LINEAR, Protocol(5, 4), 10, network=model.network)
-    posterior = posterior_of(model.network, found.context)
-    prior = torch.distributions.Normal(0.0, 1.0).log_prob(found.theta)
-    expected = (posterior.log_prob(found.theta[:, None])[:, 0] - prior).sum(-1)
+    joint = model.network.joint(model.network.encode(found.context))
+    prior = torch.distributions.Normal(0.0, 1.0).log_prob(found.theta).sum(-1)
+    expected = joint.log_prob(found.theta[:, None, None])[:, 0, 0] - prior
     assert torch.allclose(gains(model.network, found.theta, found.context), expected, atol=1e-4)
     assert found.j is not None
     assert found.j.value == pytest.approx(float(expected.mean()), abs=1e-4)

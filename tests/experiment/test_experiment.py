@@ -492,8 +492,8 @@ MISTAKES = [
     (lambda e: e.restrict(Box(time=(0, 1))), "designs have the axes stimulus, got time"),
     (lambda e: setattr(e, "target", "threshhold"), "got 'threshhold'"),
     (lambda e: setattr(e, "target", []), "at least one of threshold, slope, got none"),
-    (lambda e: setattr(e, "target", [3]), "a target is a parameter's name or .* got 3"),
-    (lambda e: setattr(e, "target", 3), "a target is a parameter's name or .* got 3"),
+    (lambda e: setattr(e, "target", [3]), "a target is a parameter's name, .* got 3"),
+    (lambda e: setattr(e, "target", 3), "a target is a parameter's name, .* got 3"),
     (
         lambda e: setattr(e, "target", aline.predictions(at={"stimulus": [9]})),
         r"must lie in \[-5, 5\], got 9",

@@ -103,6 +103,7 @@ class Run:
     checkpoint_seconds: float = 60.0
     workers: Workers = field(default_factory=Workers)
     round: int = 0
+    judged: int = -JUDGED  # the last round that was asked for J
     elapsed: float = 0.0
     before: Mapping[str, Any] | None = None  # the training of the weights that this one began with
     metrics: Metrics = field(init=False)
@@ -303,7 +304,8 @@ class Run:
         """The losses of this round and, of one round in some, what it gained."""
         # Nats about several predictions are many more: they would hide what parameters gain.
         is_about_predictions = bool(played.goal.points.shape[1]) and self.wants_parameters
-        is_judged = len(self.metrics.rows) % JUDGED == 0 and not is_about_predictions
+        is_judged = self.round - self.judged >= JUDGED and not is_about_predictions
+        self.judged = self.round if is_judged else self.judged
         self.metrics.add(
             loss=losses[0].item(),
             policy=losses[1].item() if len(losses) > 1 else None,
