@@ -22,6 +22,8 @@ from aline.training.workers import WORKER, Workers, accompanied, usual_count
 OWN_TASK = """
 import aline
 task = aline.tasks.get("linear", horizon=4)
+task.model = {"width": 16, "heads": 2, "layers": 2, "feedforward": 32, "components": 3}
+task.training = {"possible_truths": 16, "prefixes": 3, "points": 1}
 """
 
 
