@@ -23,6 +23,7 @@ from aline.evaluation.simulated import Protocol as Simulated
 from aline.evaluation.simulated import play_protocol
 from aline.model import Network
 from aline.policies import FixedPolicy
+from aline.policies.information import WORST
 from aline.spaces import Design
 from aline.tasks import Task
 from aline.training.possible_truths import has_parameter_likelihood
@@ -34,7 +35,6 @@ FIRST, AGAIN = 24, 12  # designs tried for a step, at first and in each pass
 PASSES = 8
 EXACT = 48  # truths whose exact posteriors say what to ask next
 JUDGED = 250  # experiments that say whether a pass was worth it
-WORST = -1e6
 
 Measure = Callable[[Tensor, Context, int], Tensor]
 """Nats [batch] that episodes told, from truths, data, and a seed for its own draws."""

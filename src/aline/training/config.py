@@ -32,8 +32,8 @@ class TrainingConfig:
     greedy_share: float = 0.5  # rounds played as an experiment plays, so that q knows those best
     # How a design is credited. "immediate" and "return" are the paper's Eq. 12 with R_t, and with
     # the telescoped return to go; "paired" compares alternatives at one state, "pathwise"
-    # differentiates through the simulator, "information" is the exact expectation of what a design
-    # tells next. None takes pathwise (box policy) or information (pool) where it can be had, paired
+    # differentiates through the simulator, "information" is what a teacher expects a design to
+    # tell. None takes pathwise (box policy) or information (pool) where it can be had, paired
     # otherwise.
     credit: Credit | None = None
 

@@ -27,8 +27,8 @@ from aline.training.losses import (
 from aline.training.possible_truths import has_parameter_likelihood
 
 TRUTHS = 64  # that stand for a posterior, all equally likely
+ASKED = 16  # of these truths answer a design, where outcomes are too many to visit each
 COMPARED = 32  # designs at a state
-ASKED = 16  # of them answer a design, where outcomes are too many to visit each
 SHARPNESS = 4.0  # logits between designs whose worth differs by a standard deviation
 SMOOTHING = 0.5  # the width of a goal's kernel, in standard deviations of the truths
 

@@ -22,13 +22,13 @@ from torch import Tensor
 
 from aline.episodes import Context
 from aline.policies.importance import tempered
+from aline.policies.information import WORST
 from aline.spaces.outcomes import Mixture
 from aline.tasks import Task
 
 PRIOR_SHARE = 0.1  # of q's others come from the prior, so that no weight can explode
 TOGETHER_SHARE = 0.6  # of the others come from a normal that fits the parameters together
 WIDENED = 1.5  # its covariance, so that its tails are not too light
-LEAST = -1e6  # a log likelihood
 
 
 def stage_starts(length: int) -> list[int]:
@@ -148,8 +148,7 @@ def _log_likelihood(task: Task, theta: Tensor, context: Context, length: int) ->
     """Of the first `length` observations, [batch, n, length]."""
     designs, outcomes = context.designs[:, None, :length], context.outcomes[:, None, :length]
     found = task.log_prob(theta, designs, outcomes)
-    # What cannot be is as unlikely as a float can bear: a difference of infinities is no number.
-    return found.nan_to_num(nan=LEAST, neginf=LEAST)
+    return found.nan_to_num(nan=WORST, neginf=WORST)
 
 
 def _mixed_draws(q: Mixture, count: int, generator: torch.Generator) -> Tensor:

@@ -128,8 +128,8 @@ def adjusted(usual: Config, wanted: Config | Mapping[str, Any] | None) -> Config
 
 
 def default_model(task: Task, differentiable: bool) -> ModelConfig:
-    """What the task asks for, else the paper's sizes; the policy proposes a point where that can
-    be learned by gradient, else it scores a pool.
+    """What the task asks for, else the paper's sizes. The policy scores candidates where a teacher
+    knows what they are worth; without one it proposes a point if that can be learned by gradient.
 
     Zoom layers pay where fine steps in a design make a difference.
     """
