@@ -55,7 +55,8 @@ def outputs(model: Model, given: Tensors) -> Tensors:
     network = model.network
     encoded = network.encode(Context(given["designs"], given["outcomes"]))
     summary = network.summary(encoded)
-    posterior, predictive = network.beliefs(encoded, given["points"])
+    guesses, predictive = network.beliefs(encoded, given["points"])
+    posterior = guesses[-1]
     found = {f"posterior.{n}": getattr(posterior, n)[:, 0] for n in ("log_weight", "mean", "std")}
     for name in ("log_weight", "mean", "std", "logit"):
         if hasattr(predictive, name):

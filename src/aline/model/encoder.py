@@ -35,6 +35,7 @@ class Encoded:
     advice: Advice
     bias: Tensor | None = None  # [row, 1, group, 1, 1 + context]; None where everything is seen
     own: list[Keys] | None = None  # a layer: of observations that one group alone has made
+    extra: Context | None = None  # these observations, [batch * group, n, ...]
     policy_keys: list[Keys] | None = None  # as the policy reads them, where that is kept
     is_expanded: bool = False  # whether each group is a row
 
@@ -93,7 +94,9 @@ class Encoder(nn.Module):
             tokens = self.observe(extra)
             tokens = tokens.view(*shape, -1, tokens.shape[-1])
             own = self.context_keys(self.context_states(tokens), extra)
-        return replace(encoded, shape=shape, bias=_bias(visible), own=own, advice=advice)
+        return replace(
+            encoded, shape=shape, bias=_bias(visible), own=own, extra=extra, advice=advice
+        )
 
     def extend(self, encoded: Encoded, design: Tensor, outcome: Tensor) -> Encoded:
         """With one more observation: design [batch, design], outcome [batch]."""

@@ -19,6 +19,7 @@ from torch.nn.functional import one_hot
 
 from aline.model.advice import Frame
 from aline.model.config import ModelConfig
+from aline.model.emulator import Evidence
 from aline.model.tokens import Mlp, octaves_of
 from aline.spaces.outcomes.mixture import STD_FLOOR, Mixture, mixture_start, read_mixture
 
@@ -50,17 +51,21 @@ class Conditional(nn.Module):
             nn.ReLU(),
             nn.Linear(config.feedforward, config.width, bias=False),
         )
-        start = mixture_start(config.components, read)
-        inputs = config.width + read + 3 * parameters
+        start = mixture_start(config.components, 0)
+        inputs = config.width + read + 3 * parameters + 2
         self.head = Mlp(inputs, config.feedforward, len(start))
         with torch.no_grad():
             self.head.second.bias.copy_(start)
             self.head.second.weight.mul_(0.3)
 
+    def away(self, known: Known, marginals: Frame) -> Tensor:
+        """Known values in units of the marginal posteriors."""
+        away = (known.values - marginals.mean[:, :, None]) / marginals.std[:, :, None]
+        return away.clamp(-FAR, FAR)
+
     def relative(self, known: Known, marginals: Frame) -> Tensor:
         """Known values as the marginal posteriors see them, [..., 3 * parameter]."""
-        away = (known.values - marginals.mean[:, :, None]) / marginals.std[:, :, None]
-        away = away.clamp(-FAR, FAR)
+        away = self.away(known, marginals)
         bent = away * (1 + away * away).rsqrt()
         given = known.mask.to(away.dtype)
         return torch.cat([given, given * bent, given * away / 3], -1)
@@ -73,14 +78,14 @@ class Conditional(nn.Module):
         return out
 
     def belief(
-        self, tokens: Tensor, read: Tensor, zoom: Tensor | None, relative: Tensor, own: Frame
+        self, tokens: Tensor, read: Tensor, relative: Tensor, own: Frame, within: Frame
     ) -> Mixture:
-        """Of decoded tokens, in units of each parameter's own marginal posterior."""
-        mean, std = own.mean[..., None], own.std[..., None]
-        near = ((read - mean) / std).clamp(-FAR, FAR)
-        numbers = self.head(torch.cat([tokens, near * (1 + near * near).rsqrt(), relative], -1))
-        zoom = None if zoom is None else zoom - std.log()
-        return read_mixture(numbers, near, zoom).moved(*own)
+        """Of decoded tokens, in units of a guess `within` each parameter's `own` marginal."""
+        near = ((read - own.mean[..., None]) / own.std[..., None]).clamp(-FAR, FAR)
+        guess = torch.stack([within.mean, within.std.log()], -1)
+        seen = [tokens, near * (1 + near * near).rsqrt(), relative, guess]
+        numbers = self.head(torch.cat(seen, -1))
+        return read_mixture(numbers, numbers[..., :0]).moved(*within).moved(*own)
 
 
 @dataclass(frozen=True)
@@ -103,6 +108,16 @@ class Joint:
         mean, std = self.marginals.moments()
         return Frame(mean, std.clamp_min(STD_FLOOR))
 
+    @cached_property
+    def evidence(self) -> Evidence | None:
+        """What a learned likelihood says of how parameters depend on each other."""
+        if self.network.emulator is None:
+            return None
+        return self.network.evidence(self.encoded, self.frame)
+
+    def _given(self, asked: Tensor, known: Known) -> Mixture:
+        return self.network.given(self.encoded, asked, known, self.frame, self.evidence)
+
     def log_prob(self, theta: Tensor, columns: Sequence[int] | None = None) -> Tensor:
         """Log density [batch, group, draw] of values theta [batch, group, draw, parameter].
 
@@ -124,7 +139,7 @@ class Joint:
         chosen = one_hot(order[..., :-1], theta.shape[-1])
         mask = chosen.cumsum(-2).bool().flatten(2, 3)
         known = Known(theta[..., None, :].expand(chosen.shape).flatten(2, 3), mask)
-        later = self.network.given(self.encoded, order[..., 1:].flatten(2, 3), known, self.frame)
+        later = self._given(order[..., 1:].flatten(2, 3), known)
         log_prob = later.log_prob(values[..., 1:].flatten(2, 3))
         return torch.cat([first, log_prob.view(values[..., 1:].shape)], -1)
 
@@ -138,7 +153,7 @@ class Joint:
         for column in range(1, drawn.shape[-1]):
             mask[..., column - 1] = True
             asked = torch.full(drawn.shape[:3], column)
-            belief = self.network.given(self.encoded, asked, Known(drawn, mask), self.frame)
+            belief = self._given(asked, Known(drawn, mask))
             drawn[..., column] = belief.sample(1, generator)[0]
         return drawn
 

@@ -20,6 +20,7 @@ from aline.errors import InternalError
 from aline.model.advice import Frame
 from aline.model.attention import Reading
 from aline.model.config import ModelConfig
+from aline.model.emulator import Emulator, Evidence, Look, points_around
 from aline.model.encoder import Encoded, Encoder, append_keys
 from aline.model.heads import Head
 from aline.model.joint import Conditional, Joint, Known
@@ -72,13 +73,19 @@ class Network(Encoder):
         sizes = width, hidden, config.components
         self.posterior_head = Head(Real(0.0, 1.0), *sizes, raw + closer)
         self.predictive_head = Head(spec.outcome, *sizes, raw)
+        self.emulator: Emulator | None = None
+        self.looks = nn.ModuleList()
+        if config.looks and len(spec.parameters) and config.plugin is None:
+            self.emulator = Emulator(spec.outcome, design, len(spec.parameters), config.width)
+            self.looks.extend(Look(*sizes) for _ in range(config.looks))
         self.conditional: Conditional | None = None
         if config.joint and len(spec.parameters) > 1 and config.plugin is None:
             self.conditional = Conditional(len(spec.parameters), raw + closer, config)
         self.policy: PolicyHalf | None = None
         if config.policy != "plugin":
             summarised = len(spec.parameters) if config.shortcuts else 0
-            self.policy = PolicyHalf(spec.design, summarised, config)
+            effects = self.emulator.effects if self.emulator and summarised else 0
+            self.policy = PolicyHalf(spec.design, summarised, effects, config)
         self.point_advice = Added(self.advisor.point_width, hidden, width)
         self.context_advice = Added(self.advisor.context_width, hidden, width)
 
@@ -129,32 +136,30 @@ class Network(Encoder):
         mean, std = self.posterior_of(encoded, decoded).moments()
         return torch.cat([mean, std.clamp_min(STD_FLOOR).log()], -1)
 
-    def posterior(self, encoded: Encoded, chosen: Tensor | None = None) -> Mixture:
-        """Marginal posteriors [batch, group, parameter] on the network's scale.
+    def posterior(self, encoded: Encoded) -> Mixture:
+        """Marginal posteriors [batch, group, parameter] on the network's scale."""
+        return self.guesses(encoded)[-1]
 
-        Only of the parameters with indices `chosen` [batch, n], if given.
-        """
-        decoded = self.decode(encoded, self._parameter_tokens(encoded, chosen))
-        return self.posterior_of(encoded, decoded, chosen)
+    def guesses(self, encoded: Encoded) -> list[Mixture]:
+        """The marginal posteriors as first guessed, then after each look: all are learned."""
+        decoded = self.decode(encoded, self._parameter_tokens(encoded))
+        return self._guesses_of(encoded, decoded)
 
     def predictive(self, encoded: Encoded, points: Tensor) -> Belief:
         """Beliefs [batch, group, n] about outcomes at points [batch, (group,) n, design]."""
         tokens, frame = self._point_tokens(encoded, points)
         return self._predictive(encoded, self.decode(encoded, tokens), frame)
 
-    def beliefs(self, encoded: Encoded, points: Tensor) -> tuple[Mixture, Belief]:
+    def beliefs(self, encoded: Encoded, points: Tensor) -> tuple[list[Mixture], Belief]:
         """Of all parameters and of outcomes at points, decoded in one pass."""
         tokens, frame = self._point_tokens(encoded, points)
         both = [self._parameter_tokens(encoded), tokens]
         sizes = [part.shape[2] for part in both]
         parameters, predicted = self.decode(encoded, torch.cat(both, 2)).split(sizes)
-        posterior = self.posterior_of(encoded, parameters)
-        return posterior, self._predictive(encoded, predicted, frame)
+        return self._guesses_of(encoded, parameters), self._predictive(encoded, predicted, frame)
 
-    def _parameter_tokens(self, encoded: Encoded, chosen: Tensor | None = None) -> Tensor:
-        tokens: Tensor = self.parameter_embedding
-        tokens = tokens[None, None] if chosen is None else tokens[chosen][:, None]
-        tokens = tokens.expand(*encoded.shape, *tokens.shape[2:])
+    def _parameter_tokens(self, encoded: Encoded) -> Tensor:
+        tokens = self.parameter_embedding.expand(*encoded.shape, -1, -1)
         out: Tensor = self.context_advice(tokens, encoded.advice.context_features()[:, :, None])
         return out
 
@@ -164,27 +169,65 @@ class Network(Encoder):
         tokens = tokens.expand(*encoded.shape, *tokens.shape[2:])
         return self.point_advice(tokens, features), frame
 
-    def posterior_of(
-        self, encoded: Encoded, decoded: Decoded, chosen: Tensor | None = None
-    ) -> Mixture:
+    def posterior_of(self, encoded: Encoded, decoded: Decoded) -> Mixture:
         """As `posterior`, of parameters that were decoded already."""
-        belief: Mixture = self.posterior_head(*self._looked_closely(encoded, decoded))
+        return self._guesses_of(encoded, decoded)[-1]
+
+    def _guesses_of(self, encoded: Encoded, decoded: Decoded) -> list[Mixture]:
+        read = self._looked_closely(encoded, decoded)
+        belief: Mixture = self.posterior_head(*read)
         frame = encoded.advice.parameter_frame()
-        if frame is None:
-            return belief
-        if chosen is not None:
-            index = chosen[:, None].expand(-1, encoded.shape[1], -1)
-            frame = Frame(*(part.gather(2, index) for part in frame))
-        return belief.moved(*frame)
+        found = [belief if frame is None else belief.moved(*frame)]
+        for look in self.looks:
+            guess = moments_of(found[-1])
+            found.append(look(read[0], self.evidence(encoded, guess), guess))
+        return found
+
+    @torch.no_grad()
+    def evidence(self, encoded: Encoded, guess: Frame) -> Evidence:
+        """What the emulator makes of the data near a guess [batch, group, parameter]."""
+        points = encoded.fold(points_around(guess))
+        log_prob = self._emulated(points, encoded.context, 1)
+        if encoded.bias is not None:
+            log_prob = log_prob.masked_fill(encoded.bias[:, 0, ..., 1:] < 0, 0.0)
+        if encoded.extra is not None:
+            log_prob = torch.cat([log_prob, self._emulated(points, encoded.extra, 2)], -1)
+        return Evidence.of(encoded.unfold(log_prob), guess)
+
+    def learned_likelihood(self, theta: Tensor, designs: Tensor, outcomes: Tensor) -> Tensor:
+        """Log likelihoods [..., n] by the emulator, of theta [..., parameter]; axes broadcast."""
+        if self.emulator is None:
+            raise InternalError("this network has learned no likelihood")
+        return self.emulator.log_prob(theta, Context(designs, outcomes))
+
+    def _emulated(self, theta: Tensor, seen: Context, groups: int) -> Tensor:
+        """Log likelihoods [row, group, point, n] of theta [row, group, point, parameter].
+
+        What was seen has one row for all groups of an episode (`groups` 1), or one each (2).
+        """
+        rows = theta.shape[:groups]
+        designs, outcomes = (
+            part.reshape(*rows, *[1] * (3 - groups), *part.shape[1:])
+            for part in (seen.designs, seen.outcomes)
+        )
+        return self.learned_likelihood(theta, designs, outcomes)
 
     def joint(self, encoded: Encoded, marginals: Mixture | None = None) -> Joint:
         """The joint posterior of all parameters; `marginals` where they are at hand."""
         return Joint(self, encoded, marginals or self.posterior(encoded))
 
-    def given(self, encoded: Encoded, asked: Tensor, known: Known, marginals: Frame) -> Mixture:
+    def given(
+        self,
+        encoded: Encoded,
+        asked: Tensor,
+        known: Known,
+        marginals: Frame,
+        evidence: Evidence | None,
+    ) -> Mixture:
         """Beliefs [batch, group, n] about parameters with indices `asked`, each given its `known`.
 
-        `marginals` [batch, group, parameter] are q's moments at the same data.
+        `marginals` [batch, group, parameter] are q's moments at the same data, and `evidence` is
+        what a learned likelihood says there.
         """
         conditional = self.conditional
         if conditional is None:
@@ -193,7 +236,10 @@ class Network(Encoder):
         tokens = self.parameter_embedding[asked] + conditional.tokens(known, relative)
         looked = self._looked_closely(encoded, self.decode(encoded, tokens))
         own = Frame(*(part.gather(2, asked) for part in marginals))
-        return conditional.belief(looked[0], looked[1], (*looked, None)[2], relative, own)
+        within = Frame(torch.zeros(asked.shape), torch.ones(asked.shape))
+        if evidence is not None:
+            within = evidence.conditional(conditional.away(known, marginals), known.mask, asked)
+        return conditional.belief(looked[0], looked[1], relative, own, within)
 
     def _looked_closely(self, encoded: Encoded, decoded: Decoded) -> list[Tensor]:
         """What a head makes a belief about parameters of."""
@@ -230,13 +276,22 @@ class Network(Encoder):
         """The policy's logits [batch, group, n] of candidates [batch, (group,) n, design]."""
         policy = self.learned_policy
         read = self._policy_read(encoded, summary, goal)
-        tokens = policy.tokens(_grouped(candidates), summary.moments)
+        candidates = _grouped(candidates)
+        effects = self._effects(candidates, summary.moments)
+        tokens = policy.tokens(candidates, summary.moments, effects)
         tokens = tokens.expand(*encoded.shape, *tokens.shape[2:])
         if encoded.shape[1] == 1 and not self.is_learning:
             tokens = policy.decode_many(tokens[:, 0], read)[:, None]
         else:
             tokens = encoded.unfold(policy.decode(encoded.fold(tokens), read))
         return policy.score(tokens)
+
+    @torch.no_grad()
+    def _effects(self, candidates: Tensor, moments: Tensor | None) -> Tensor | None:
+        if self.emulator is None or moments is None:
+            return None
+        mean, log_std = moments.chunk(2, -1)
+        return self.emulator.effects_of(Frame(mean, log_std.exp()), candidates)
 
     def propose(self, encoded: Encoded, summary: Summary, goal: Goal) -> Proposal:
         """The box policy's point."""
@@ -281,6 +336,12 @@ class Network(Encoder):
             states = [torch.cat(pair, 2) for pair in zip(states, points, strict=True)]
         bias = encoded.fold(weight[:, None].expand(*encoded.shape, -1))
         return states, bias[:, None, :, None, :]
+
+
+def moments_of(belief: Mixture) -> Frame:
+    """Means and standard deviations, as a frame that passes no gradient."""
+    mean, std = belief.moments()
+    return Frame(mean.detach(), std.detach().clamp_min(STD_FLOOR))
 
 
 def _grouped(points: Tensor) -> Tensor:

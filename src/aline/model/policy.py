@@ -56,7 +56,7 @@ class PolicyHalf(nn.Module):
     Its tokens start from means and log spreads of `summarised` parameters.
     """
 
-    def __init__(self, space: Design, summarised: int, config: ModelConfig):
+    def __init__(self, space: Design, summarised: int, effects: int, config: ModelConfig):
         super().__init__()
         width, hidden = config.width, config.feedforward
         self.design = len(space)
@@ -64,13 +64,16 @@ class PolicyHalf(nn.Module):
         self.norm = nn.LayerNorm(width)
         self.is_box = config.policy == "box"
         self.aim: Aim | None = None
+        self.effects: nn.Linear | None = None
         if self.is_box:
             self.proposal = nn.Parameter(torch.randn(width))
             self.head = _proposal_head(width, hidden, self.design, summarised)
         else:
             self.embedder = DesignEmbedder(space, config.octaves, hidden, width)
             self.head = Mlp(width, hidden, 1)
-            if summarised and config.implied:
+            if effects:
+                self.effects = nn.Linear(effects, hidden, bias=False)
+            elif summarised and config.implied:
                 self.aim = Aim(self.design, summarised, hidden)
         self.summary = nn.Linear(2 * summarised, hidden, bias=False) if summarised else None
 
@@ -86,13 +89,19 @@ class PolicyHalf(nn.Module):
         out: Tensor = self.norm(tokens)
         return out
 
-    def tokens(self, candidates: Tensor, moments: Tensor | None) -> Tensor:
-        """Of candidates [..., n, design], with q's moments [..., 2 * parameter]."""
+    def tokens(
+        self, candidates: Tensor, moments: Tensor | None, effects: Tensor | None = None
+    ) -> Tensor:
+        """Of candidates [..., n, design], with q's moments [..., 2 * parameter].
+
+        `effects` [..., n, effect] say how outcomes there depend on the parameters.
+        """
         more = None
         if self.summary is not None:
             assert moments is not None
             more = self.summary(moments)[..., None, :]
             more = more if self.aim is None else more + self.aim(candidates, moments)
+            more = more if self.effects is None else more + self.effects(effects)
         out: Tensor = self.embedder(candidates, more)
         return out
 

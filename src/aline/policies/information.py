@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -10,6 +11,8 @@ from torch import Tensor
 from aline.tasks import Task
 from aline.tasks.task import BRANCHES
 
+LogProb = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""Log likelihood [..., n] of parameters [..., parameter], designs and outcomes [..., n, *]."""
 WORST = -1e6  # a log likelihood of what cannot be: a sum of them stays a number
 
 
@@ -20,6 +23,7 @@ def expected_information(
     asked: int,
     generator: torch.Generator,
     kernel: Tensor | None = None,
+    log_prob: LogProb | None = None,
 ) -> Tensor:
     """Nats [batch, design] that designs are expected to tell the truths apart by, at most log n.
 
@@ -27,11 +31,12 @@ def expected_information(
     all designs [batch, design, axis]. Where outcomes are few each is visited with its probability;
     else the first `asked` truths answer, and each answer counts by how far it moves the weights of
     all truths. With a kernel [batch, n, n] they count apart only as far as they differ in what it
-    is about.
+    is about. Without a likelihood of the task, `log_prob` stands for it.
     """
     answers, is_all = _answers(task, truths, designs, asked, generator)
     # [batch, answer, truth, design]
-    each = task.log_prob(truths[:, None], designs[:, None, None], answers).float()
+    log_prob = log_prob or task.log_prob
+    each = log_prob(truths[:, None], designs[:, None, None], answers).float()
     each = each.nan_to_num(nan=WORST, neginf=WORST, posinf=-WORST)
     total = each.logsumexp(2, keepdim=True)
     log_share = each - total

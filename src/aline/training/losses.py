@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from aline.episodes import Context, Goal
 from aline.model import Encoded, Mixture, Network, Summary
 from aline.model.advice import Advice
+from aline.model.emulator import LEAST, Emulator
 from aline.model.joint import random_orders
 from aline.tasks import World
 from aline.training.notes import Notes
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 # A box policy that leans on a bound has no gradient left to come back with; this pulls it gently.
 STRAIN = 1e-3
 DRAWS = 12  # of possible truths, a prefix
+EMULATED = 2  # of them, a stage, whose likelihood an emulator learns
 
 
 @dataclass(frozen=True)
@@ -91,15 +94,35 @@ def inference_loss(
         points = network.spec.design.sample(played.batch, config.prefixes * count, generator)
         outcomes = played.world.answer(points, generator)
         outcomes = outcomes.view(*shape, *outcomes.shape[2:])
-        posterior, predictive = network.beliefs(encoded, points.view(*shape, -1))
+        guesses, predictive = network.beliefs(encoded, points.view(*shape, -1))
         loss = loss - predictive.log_prob(outcomes).mean()
     else:
-        posterior = network.posterior(encoded)
+        guesses = network.guesses(encoded)
     if len(network.spec.parameters):
-        loss = loss - posterior.unsqueeze(2).log_prob(truths).mean()
+        for guess in guesses:
+            loss = loss - guess.unsqueeze(2).log_prob(truths).mean()
     if network.conditional is not None:
-        loss = loss - _given_others(network, encoded, posterior, truths, generator)
+        loss = loss - _given_others(network, encoded, guesses[-1], truths, generator)
     return loss
+
+
+def emulator_loss(emulator: Emulator, played: Played, generator: torch.Generator) -> Tensor:
+    """Negative log likelihood of what was seen; where the likelihood is known, the error in it.
+
+    The errors are those at truths that could have given the data: it is there that looks look.
+    """
+    context, theta = played.context, played.world.theta
+    loss = -emulator.log_prob(theta, context).mean()
+    possible = played.possible_truths
+    if possible is None:
+        return loss
+    index = torch.randint(possible.theta.shape[2], (EMULATED,), generator=generator)
+    stages = torch.randint(possible.theta.shape[1], (2,), generator=generator)
+    others = possible.theta[:, stages][:, :, index]
+    exact = possible.log_likelihood[:, stages][:, :, index]
+    seen = Context(context.designs[:, None, None], context.outcomes[:, None, None])
+    found = emulator.log_prob(others, seen)
+    return loss + F.smooth_l1_loss(found, exact.clamp_min(LEAST))
 
 
 def _given_others(

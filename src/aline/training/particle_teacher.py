@@ -1,8 +1,9 @@
-"""A teacher for any task with a likelihood: what designs are expected to tell, by possible truths.
+"""A teacher for any task with parameters: what designs are expected to tell, by possible truths.
 
 The truths that could have given the same data (training/possible_truths.py) stand for the
 posterior. A few of them answer a design; how far each answer moves the weights of all of them,
-in nats, is what the design tells.
+in nats, is what the design tells. Where a task has no likelihood, the truths are drawn from q and
+the likelihood is the one that the network learns.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor
 
 from aline.model import Network
-from aline.policies.information import expected_information
+from aline.policies.information import LogProb, expected_information
 from aline.tasks import PREDICTIONS, Task
 from aline.training.config import TrainingConfig
 from aline.training.losses import (
@@ -24,7 +25,6 @@ from aline.training.losses import (
     sample_decisions,
     spread_near,
 )
-from aline.training.possible_truths import has_parameter_likelihood
 
 TRUTHS = 64  # that stand for a posterior, all equally likely
 ASKED = 16  # of these truths answer a design, where outcomes are too many to visit each
@@ -48,13 +48,13 @@ class ParticleTeacher:
         to say. The worth is an estimate; its noise averages out in squares, where a softmax of it
         would prefer designs whose worth is least certain.
         """
-        if played.possible_truths is None or played.goal.points.shape[1]:
+        if played.goal.points.shape[1]:
             return paired_pool_loss(network, played, config, generator)
         at = sample_decisions(network, played, generator)
         compared = replace(config, alternatives=COMPARED)
         designs = alternatives(at, played, compared, network, generator)
         with torch.no_grad():
-            worth = self.worth(played, at, designs, generator)
+            worth = self.worth(network, played, at, designs, generator)
             worth = worth - worth.mean(1, keepdim=True)
             wanted = SHARPNESS * worth / spread_near(worth, at.horizon)[:, None]
         scores = network.scores(*at.known, played.goal, designs)[:, 0]
@@ -62,22 +62,41 @@ class ParticleTeacher:
         return torch.nn.functional.smooth_l1_loss(scores, wanted)
 
     def worth(
-        self, played: Played, at: Decisions, designs: Tensor, generator: torch.Generator
+        self,
+        network: Network,
+        played: Played,
+        at: Decisions,
+        designs: Tensor,
+        generator: torch.Generator,
     ) -> Tensor:
         """Nats [batch, n] about the goal that designs [batch, n, design] are expected to tell.
 
         They are told beside all other observations up to the horizon: where that lies ahead, what
         later trials tell anyway does not count.
         """
-        possible = played.possible_truths
-        assert possible is not None
         order = torch.arange(played.length)
         seen = (order < at.horizon[:, None]) & (order != at.step[:, None])
-        stage = possible.stage[at.horizon - 1]
-        truths = possible.given(seen[:, None], stage[:, None], TRUTHS, generator)[:, 0]
-        truths = truths[:, torch.randperm(TRUTHS, generator=generator)]  # they come in order
+        truths, log_prob = self.truths(network, played, at, seen[:, None], generator)
         kernel = goal_kernel(truths, played.goal.parameters)
-        return expected_information(self.task, truths, designs, ASKED, generator, kernel)
+        return expected_information(self.task, truths, designs, ASKED, generator, kernel, log_prob)
+
+    def truths(
+        self,
+        network: Network,
+        played: Played,
+        at: Decisions,
+        seen: Tensor,
+        generator: torch.Generator,
+    ) -> tuple[Tensor, LogProb]:
+        """Truths [batch, n, parameter] given what was `seen`, and their likelihood."""
+        possible = played.possible_truths
+        if possible is None:
+            drawn = network.joint(played.read(network, seen)).sample(TRUTHS, generator)
+            return drawn[:, 0], network.learned_likelihood
+        stage = possible.stage[at.horizon - 1]
+        truths = possible.given(seen, stage[:, None], TRUTHS, generator)[:, 0]
+        shuffled = torch.randperm(TRUTHS, generator=generator)  # they come in order
+        return truths[:, shuffled], self.task.log_prob
 
 
 def goal_kernel(truths: Tensor, wanted: Tensor) -> Tensor | None:
@@ -96,8 +115,6 @@ def goal_kernel(truths: Tensor, wanted: Tensor) -> Tensor | None:
 
 def requirement(task: Task) -> str | None:
     """What a task lacks for its policy to be taught, in words."""
-    if not has_parameter_likelihood(task):
-        return "a log_likelihood of the parameters alone, without latent"
     if not any(name != PREDICTIONS for names, _ in task.spec.targets for name in names):
         return "a goal of parameters"
     return None

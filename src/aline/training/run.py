@@ -21,6 +21,7 @@ from aline.errors import CheckpointError, InputError, InternalError
 from aline.files import read_tensors, write_tensors
 from aline.model import Model, Network
 from aline.model.advice import Advice
+from aline.model.emulator import Emulator
 from aline.policies import LearnedPolicy
 from aline.tasks import PREDICTIONS, Spec, Task
 from aline.training.budget import Budget
@@ -28,6 +29,7 @@ from aline.training.config import TrainingConfig
 from aline.training.interruption import Interruption
 from aline.training.losses import (
     Played,
+    emulator_loss,
     imitation_loss,
     inference_loss,
     target_log_prob,
@@ -39,6 +41,7 @@ from aline.training.possible_truths import PossibleTruths, has_parameter_likelih
 from aline.training.workers import Workers
 
 CHECKPOINT = "checkpoint.safetensors"
+HURRY = 5.0  # by what an emulator's learning rate is higher
 REFINED = {True: 0, False: 1}  # by whether a round explores: how often points are tried again
 JUDGED = 4  # rounds of which one is asked for J, a pass of its own: a line of metrics averages many
 
@@ -89,6 +92,18 @@ class Losses(nn.Module):
         return losses
 
 
+class Emulating(nn.Module):
+    """What the emulator minimises, likewise."""
+
+    def __init__(self, emulator: Emulator):
+        super().__init__()
+        self.emulator = emulator
+
+    def forward(self, played: Played, generator: torch.Generator) -> Tensor:
+        """Of one update."""
+        return emulator_loss(self.emulator, played, generator)
+
+
 @dataclass
 class Run:
     """A training under way."""
@@ -109,17 +124,26 @@ class Run:
     metrics: Metrics = field(init=False)
     optimiser: torch.optim.AdamW = field(init=False)
     losses: nn.Module = field(init=False)
+    emulating: nn.Module | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
-        self.optimiser = torch.optim.AdamW(
-            self.network.parameters(),
-            lr=self.config.learning_rate,
-            weight_decay=self.config.weight_decay,
-            fused=True,
-        )
+        self.optimiser = torch.optim.AdamW(self.parameter_groups(), fused=True)
         self.metrics = Metrics(self.folder if self.workers.is_first else None)
         losses = Losses(self.network, self.policy_loss, self.config)
         self.losses = self.workers.together(losses)
+        if self.network.emulator is not None:
+            self.emulating = self.workers.together(Emulating(self.network.emulator))
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """The weights, with how fast each learn: an emulator's task is plain, so it may hurry."""
+        emulator = self.network.emulator
+        quick = list(emulator.parameters()) if emulator else []
+        known = {id(one) for one in quick}
+        others = [one for one in self.network.parameters() if id(one) not in known]
+        return [
+            {"params": others, "pace": 1.0, "weight_decay": self.config.weight_decay},
+            {"params": quick, "pace": HURRY, "weight_decay": 0.0},
+        ]
 
     @property
     def wants_predictions(self) -> bool:
@@ -174,6 +198,7 @@ class Run:
         self.set_learning_rate()
         with torch.no_grad():
             played = self.play(joint, generator)
+        self.emulate(played, generator)
         for update in range(self.config.updates):
             teach = update < self.config.policy_updates
             informed = None
@@ -189,11 +214,21 @@ class Run:
                 played = replace(played, notes=None)  # which later weights would not write
         self.round += 1
 
+    def emulate(self, played: Played, generator: torch.Generator) -> None:
+        """Teach the emulator."""
+        if self.emulating is None:
+            return
+        for _ in range(self.config.emulator_updates):
+            loss = self.emulating(played, generator)
+            self.optimiser.zero_grad(set_to_none=True)
+            loss.backward()
+            self.optimiser.step()
+
     def set_learning_rate(self) -> None:
         """Cosine decay over the whole budget."""
         rate = self.config.learning_rate * 0.5 * (1 + math.cos(math.pi * self.progress))
         for group in self.optimiser.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group["pace"]
 
     def play(self, joint: bool, generator: torch.Generator) -> Played:
         """Episodes by the policy, some or (in warm-up) all of their designs random."""

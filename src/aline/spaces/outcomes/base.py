@@ -165,6 +165,13 @@ class Outcome(ABC):
     def belief(self, numbers: Tensor, read: Tensor, zoom: Tensor | None = None) -> Belief:
         """What a head's numbers [..., n] mean, given the averages [..., read] that it saw."""
 
+    def emulated(self, numbers: Tensor, y: Tensor) -> Tensor:
+        """Log likelihood [...] of outcomes by an emulator's numbers [..., n], to a constant.
+
+        As that of the belief, or of one like it that takes less time: it is asked often.
+        """
+        return self.belief(numbers, numbers[..., :0]).log_prob(y)
+
     @abstractmethod
     def restore(self, tensors: Mapping[str, Tensor]) -> Belief:
         """The belief whose `tensors()` these are."""

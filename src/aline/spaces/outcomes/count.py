@@ -21,7 +21,14 @@ from aline.spaces.outcomes.base import (
     weighted_moments,
     whole_number_of,
 )
-from aline.spaces.outcomes.mixture import Mixture, log_ndtr, mixture_start, read_mixture
+from aline.spaces.outcomes.mixture import (
+    LIKE_NORMAL,
+    Mixture,
+    log_logistic,
+    log_ndtr,
+    mixture_start,
+    read_mixture,
+)
 from aline.spaces.outcomes.ordinal import Rated
 
 NARROW = 0.1  # a bin's width times its distance, in deviations, up to which its density is enough
@@ -169,6 +176,19 @@ class Count(Outcome):
         mean, std = loc + scale * latent.mean, scale * latent.std
         return Counted(latent.log_weight, mean, std, self.maximum)
 
+    def emulated(self, numbers: Tensor, y: Tensor) -> Tensor:
+        """By logistic distributions in the place of normal ones."""
+        belief = self.belief(numbers, numbers[..., :0])
+        size = torch.log1p(1 / (y + 0.5))[..., None]
+        middle = (y + 0.5).log()[..., None] + size / 2
+        z, width = (middle - belief.mean) / belief.std, size / belief.std
+        up, down = log_logistic(z + width / 2), log_logistic(width / 2 - z)
+        found = up + torch.where(y[..., None] < 0.5, 0.0, down + log_share(LIKE_NORMAL * width))
+        if self.maximum is not None:
+            found = torch.where(y[..., None] > self.maximum - 0.5, down, found)
+        total: Tensor = (belief.log_weight + found).logsumexp(-1)
+        return total
+
     def restore(self, tensors: Mapping[str, Tensor]) -> Counted:
         """The same from its tensors."""
         return Counted(**tensors, maximum=self.maximum)
@@ -214,6 +234,11 @@ class Count(Outcome):
     def form(self) -> dict[str, Any]:
         """A field for a whole number."""
         return {"kind": self.kind, "range": [0, self.maximum], "step": 1}
+
+
+def log_share(width: Tensor) -> Tensor:
+    """Log of 1 - exp(-width)."""
+    return (-torch.expm1(-width)).log()
 
 
 def log_between(z: Tensor, width: Tensor) -> Tensor:

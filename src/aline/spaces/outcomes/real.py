@@ -17,6 +17,7 @@ from aline.spaces.outcomes.mixture import (
     Censored,
     Mixture,
     is_inside,
+    log_logistic,
     mixture_start,
     read_mixture,
 )
@@ -136,6 +137,18 @@ class Real(Outcome):
     def belief(self, numbers: Tensor, read: Tensor, zoom: Tensor | None = None) -> Mixture:
         """A Gaussian mixture, cut off at the limits."""
         return self._within_limits(read_mixture(numbers, read, zoom))
+
+    def emulated(self, numbers: Tensor, y: Tensor) -> Tensor:
+        """By logistic tails beyond limits."""
+        mixture, limits = read_mixture(numbers, numbers[..., :0]), self.saturated()
+        if limits is None:
+            return mixture.log_prob(y)
+        low, high = limits
+        side = torch.where(y < 0.5 * (low + high), 1.0, -1.0)
+        limit = torch.where(side > 0, low, high)[..., None]
+        z = (limit - mixture.mean) / mixture.std * side[..., None]
+        at_limit = (mixture.log_weight + log_logistic(z)).logsumexp(-1)
+        return torch.where(is_inside(y, limits), mixture.log_prob(y), at_limit)
 
     def restore(self, tensors: Mapping[str, Tensor]) -> Mixture:
         """The same from its tensors."""

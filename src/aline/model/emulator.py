@@ -1,0 +1,181 @@
+"""What the data say about values of the parameters, by a learned likelihood.
+
+An emulator learns how outcomes are distributed given parameters and design: a plain function,
+far easier to learn than a posterior. A look evaluates it at a guess of the posterior and one
+standard deviation to each side of it along each parameter, summed over the observations. Slopes
+and curvatures there are a step of Newton's method towards the posterior, however narrow it is.
+What is not Gaussian about it is left to a head, which tells it in units of that step.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from aline.episodes import Context
+from aline.model.advice import Frame
+from aline.model.tokens import INSIDE, Mlp, probit
+from aline.spaces import Outcome
+from aline.spaces.outcomes.mixture import Mixture, mixture_start, read_mixture
+
+COMPONENTS = 3  # of an emulated number's distribution
+LEAST = -30.0  # a log likelihood of what seems impossible: it may be the emulator that is wrong
+FARTHEST = 2.0  # standard deviations that a look may move a guess
+NARROWEST, WIDEST = 0.05, 2.0  # by what factor it may change the guess's spread
+NEAREST = 0.01  # a squared change of an outcome's numbers below which all is alike
+FEATURES = 5  # a parameter, that a look's head sees
+
+
+class Emulator(nn.Module):
+    """Outcomes given parameters and design."""
+
+    def __init__(self, outcome: Outcome, design: int, parameters: int, hidden: int):
+        super().__init__()
+        self.outcome = outcome
+        start = outcome.head_start(COMPONENTS, 0)
+        self.parameters_in = parameters
+        self.of_design = _smooth_layers(2 * design, hidden)
+        self.of_parameters = _smooth_layers(parameters, hidden)
+        self.inner = nn.Linear(hidden, hidden)
+        self.out = nn.Linear(hidden, len(start))
+        with torch.no_grad():
+            self.out.bias.copy_(start)
+            self.out.weight.mul_(0.3)
+
+    def numbers(self, theta: Tensor, designs: Tensor) -> Tensor:
+        """Of a belief about outcomes [..., n]; theta [..., parameter], designs [..., design]."""
+        seen = torch.cat([designs, probit((0.5 + 0.5 * designs).clamp(*INSIDE))], -1)
+        hidden = F.hardswish(self.of_design(seen) + self.of_parameters(theta))
+        out: Tensor = self.out(F.hardswish(self.inner(hidden)))
+        return out
+
+    @property
+    def effects(self) -> int:
+        """How many numbers say how an outcome depends on the parameters."""
+        return (1 + 2 * self.parameters_in) * self.out.out_features
+
+    def effects_of(self, guess: Frame, designs: Tensor) -> Tensor:
+        """How outcomes at designs [..., n, design] change over the spread of a guess [..., p]."""
+        around = points_around(guess)[..., None, :, :]
+        count = guess.mean.shape[-1]
+        here, above, below = self.numbers(around, designs[..., None, :]).split(
+            [1, count, count], -2
+        )
+        change = (above - below) / 2
+        return torch.cat([here, change.asinh(), (change.square() + NEAREST).log()], -2).flatten(-2)
+
+    def log_prob(self, theta: Tensor, context: Context) -> Tensor:
+        """Of each observation [..., n] for theta [..., parameter]; context [..., n, *]."""
+        numbers = self.numbers(theta[..., None, :], context.designs)
+        return self.outcome.emulated(numbers, context.outcomes).clamp_min(LEAST)
+
+
+def _smooth_layers(inputs: int, hidden: int) -> nn.Sequential:
+    """What is learned of designs, or of parameters, by themselves: they are few, pairs are many."""
+    return nn.Sequential(
+        nn.Linear(inputs, 2 * hidden), nn.Hardswish(), nn.Linear(2 * hidden, hidden)
+    )
+
+
+class Evidence(NamedTuple):
+    """The log posterior near a guess, as the emulator has it, in units of the guess's spread."""
+
+    slope: Tensor  # [batch, group, parameter]
+    bend: Tensor  # the same: second derivatives along each parameter
+    precision: Tensor  # [batch, group, parameter, parameter], positive definite
+
+    @classmethod
+    def of(cls, log_prob: Tensor, guess: Frame) -> Evidence:
+        """From log likelihoods [batch, group, 1 + 2 * parameter, n] at `points_around` a guess.
+
+        The likelihood of one observation is taken to depend on one combination of the parameters:
+        then its second derivatives are the outer product of those along each parameter.
+        """
+        count = guess.mean.shape[-1]
+        here, above, below = log_prob.split([1, count, count], 2)
+        slope, bend = (above - below) / 2, above + below - 2 * here
+        root = slope.sign() * (-bend).clamp_min(0.0).sqrt()
+        of_prior = torch.diag_embed(guess.std.square())
+        return cls(
+            slope.sum(-1) - guess.mean * guess.std,
+            bend.sum(-1) - guess.std.square(),
+            root @ root.mT + of_prior,
+        )
+
+    def step(self) -> Frame:
+        """Where the posterior lies as seen from the guess, and its spread."""
+        covariance = inverse(self.precision)
+        step = (covariance @ self.slope[..., None]).squeeze(-1)
+        spread = covariance.diagonal(dim1=-2, dim2=-1).clamp_min(1e-12).sqrt()
+        return Frame(step.clamp(-FARTHEST, FARTHEST), spread.clamp(NARROWEST, WIDEST))
+
+    def features(self, step: Frame) -> Tensor:
+        """What a head sees, [batch, group, parameter, FEATURES]."""
+        bent = (
+            self.slope.asinh(),
+            self.bend.asinh(),
+            self.precision.diagonal(dim1=-2, dim2=-1).log(),
+        )
+        return torch.stack([step.mean, step.std.log(), *bent], -1)
+
+    def conditional(self, known: Tensor, mask: Tensor, asked: Tensor) -> Frame:
+        """Parameters `asked` [batch, group, n] given `known` [batch, group, n, parameter] values.
+
+        Known values count where `mask` says so. All in units of the guess.
+        """
+        centre = self.step().mean[:, :, None]
+        precision = self.precision[:, :, None]
+        away = torch.where(mask, known - centre, 0.0)
+        pull = -(precision @ away[..., None]).squeeze(-1).masked_fill(mask, 0.0)
+        either = mask[..., None] | mask[..., None, :]
+        covariance = inverse(torch.where(either, torch.eye(mask.shape[-1]), precision))
+        moved = centre + (covariance @ pull[..., None]).squeeze(-1)
+        spread = covariance.diagonal(dim1=-2, dim2=-1).clamp_min(1e-12).sqrt()
+        at = asked[..., None]
+        return Frame(
+            moved.gather(-1, at).squeeze(-1).clamp(-2 * FARTHEST, 2 * FARTHEST),
+            spread.gather(-1, at).squeeze(-1).clamp(NARROWEST, WIDEST),
+        )
+
+
+class Look(nn.Module):
+    """Makes a better guess of the posterior from the evidence near a guess."""
+
+    def __init__(self, width: int, hidden: int, components: int):
+        super().__init__()
+        start = mixture_start(components, 0)
+        self.head = Mlp(width + FEATURES, hidden, len(start))
+        with torch.no_grad():
+            self.head.second.bias.copy_(start)
+            self.head.second.weight.mul_(0.3)
+
+    def forward(self, tokens: Tensor, evidence: Evidence, guess: Frame) -> Mixture:
+        """Of tokens [batch, group, parameter, embed]."""
+        step = evidence.step()
+        numbers = self.head(torch.cat([tokens, evidence.features(step)], -1))
+        centre = guess.mean + guess.std * step.mean
+        return read_mixture(numbers, numbers[..., :0]).moved(centre, guess.std * step.std)
+
+
+def points_around(guess: Frame) -> Tensor:
+    """The guess, then one standard deviation up each parameter, then down: [..., 1 + 2 p, p]."""
+    unit = torch.eye(guess.mean.shape[-1])
+    steps = torch.cat([torch.zeros_like(unit[:1]), unit, -unit])
+    return guess.mean[..., None, :] + guess.std[..., None, :] * steps
+
+
+def inverse(matrix: Tensor) -> Tensor:
+    """Of small positive definite matrices [..., n, n], by Gauss and Jordan.
+
+    In plain operations: an exported graph has no other, and many small ones are faster so.
+    """
+    size = matrix.shape[-1]
+    joined = torch.cat([matrix, torch.eye(size).expand_as(matrix)], -1)
+    for i in range(size):
+        row = joined[..., i : i + 1, :] / joined[..., i : i + 1, i : i + 1]
+        others = joined - joined[..., :, i : i + 1] * row
+        joined = torch.cat([others[..., :i, :], row, others[..., i + 1 :, :]], -2)
+    return joined[..., size:]
