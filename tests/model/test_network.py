@@ -155,8 +155,9 @@ def test_predictions_do_not_see_each_other(network: Network, seed: int, count: i
 def test_both_beliefs_at_once_are_each_alone(network: Network) -> None:
     encoded = network.encode(random_context(network.spec, 2, 5))
     points = network.spec.design.sample(2, 4, seeded(0))
+    guesses, predictive = network.beliefs(encoded, points)
     alone = network.posterior(encoded), network.predictive(encoded, points)
-    for a, b in zip(network.beliefs(encoded, points), alone, strict=True):
+    for a, b in zip((guesses[-1], predictive), alone, strict=True):
         assert largest_difference(everything(a), everything(b)) < TOLERANCE
 
 
@@ -329,15 +330,6 @@ def test_replaced_observations_are_those_of_another_context(network: Network) ->
     found = everything(network.posterior(replaced))
     assert largest_difference(found, posterior(network, Context(designs, outcomes))) < TOLERANCE
     assert torch.equal(replaced.context.designs, designs)
-
-
-@EVERY
-def test_chosen_parameters_are_those_of_the_whole_posterior(network: Network) -> None:
-    encoded = network.encode(random_context(network.spec, 2, 4))
-    index = torch.tensor([[1, 0], [0, 1]])
-    whole, part = network.posterior(encoded), network.posterior(encoded, index)
-    rows = index[:, None, :, None].expand(-1, 1, -1, whole.mean.shape[-1])
-    assert largest_difference(whole.mean.gather(2, rows), part.mean) < TOLERANCE
 
 
 @EVERY

@@ -179,7 +179,8 @@ def test_a_policy_learns_to_take_the_best_stimulus() -> None:
 def test_it_is_the_default_where_it_applies() -> None:
     def chosen(task: Task, **settings: str) -> object:
         config = TrainingConfig(**settings)  # type: ignore[arg-type]
-        return choose_policy_loss(task.fitted(), ModelConfig(), config, differentiable=False)
+        model = ModelConfig(plugin=task.model.get("plugin"))
+        return choose_policy_loss(task.fitted(), model, config, differentiable=False)
 
     found = chosen(line(Box(x=(-1.0, 1.0))))
     assert isinstance(getattr(found, "__self__", None), Teacher)
@@ -206,7 +207,7 @@ BOX = Box(x=(-1.0, 1.0))
 def test_it_says_what_it_needs(task: Task, message: str) -> None:
     config = TrainingConfig(credit="information")
     with pytest.raises(InputError, match=message):
-        aline.train(task, rounds=1, config=config, progress=False)
+        aline.train(task, rounds=1, config=config, model={"looks": 0}, progress=False)
 
 
 def test_it_is_for_pool_policies() -> None:

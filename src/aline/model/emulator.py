@@ -22,7 +22,7 @@ from aline.spaces import Outcome
 from aline.spaces.outcomes.mixture import Mixture, mixture_start, read_mixture
 
 COMPONENTS = 3  # of an emulated number's distribution
-LEAST = -30.0  # a log likelihood of what seems impossible: it may be the emulator that is wrong
+LEAST = -10.0  # a log likelihood of what seems impossible: it may be the emulator that is wrong
 FARTHEST = 2.0  # standard deviations that a look may move a guess
 NARROWEST, WIDEST = 0.05, 2.0  # by what factor it may change the guess's spread
 NEAREST = 0.01  # a squared change of an outcome's numbers below which all is alike

@@ -15,7 +15,7 @@ class TrainingConfig:
     batch: int = 200
     updates: int = 6
     policy_updates: int = 2  # of these, how many teach the policy too
-    emulator_updates: int = 16  # further ones, of the learned likelihood alone
+    emulator_updates: int = 24  # further ones, of the learned likelihood alone
     learning_rate: float = 2e-3  # the paper's 1e-3 learns more slowly here (docs/notes/training.md)
     weight_decay: float = 0.01
     clip: float = 1.0

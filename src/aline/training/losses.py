@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # A box policy that leans on a bound has no gradient left to come back with; this pulls it gently.
 STRAIN = 1e-3
 DRAWS = 12  # of possible truths, a prefix
-EMULATED = 2  # of them, a stage, whose likelihood an emulator learns
+EMULATED = 1  # of them, a stage, whose likelihood an emulator learns
 
 
 @dataclass(frozen=True)

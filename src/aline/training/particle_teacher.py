@@ -13,7 +13,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from aline.model import Network
+from aline.model import ModelConfig, Network
 from aline.policies.information import LogProb, expected_information
 from aline.tasks import PREDICTIONS, Task
 from aline.training.config import TrainingConfig
@@ -25,6 +25,7 @@ from aline.training.losses import (
     sample_decisions,
     spread_near,
 )
+from aline.training.possible_truths import has_parameter_likelihood
 
 TRUTHS = 64  # that stand for a posterior, all equally likely
 ASKED = 16  # of these truths answer a design, where outcomes are too many to visit each
@@ -113,8 +114,11 @@ def goal_kernel(truths: Tensor, wanted: Tensor) -> Tensor | None:
     return (-0.5 * square).softmax(-1)
 
 
-def requirement(task: Task) -> str | None:
+def requirement(task: Task, model: ModelConfig) -> str | None:
     """What a task lacks for its policy to be taught, in words."""
+    is_learned = model.looks and model.plugin is None
+    if not (has_parameter_likelihood(task) or is_learned):
+        return "a log_likelihood of the parameters alone, without latent, or a model with looks"
     if not any(name != PREDICTIONS for names, _ in task.spec.targets for name in names):
         return "a goal of parameters"
     return None

@@ -21,7 +21,6 @@ from aline.errors import CheckpointError, InputError, InternalError
 from aline.files import read_tensors, write_tensors
 from aline.model import Model, Network
 from aline.model.advice import Advice
-from aline.model.emulator import Emulator
 from aline.policies import LearnedPolicy
 from aline.tasks import PREDICTIONS, Spec, Task
 from aline.training.budget import Budget
@@ -41,7 +40,7 @@ from aline.training.possible_truths import PossibleTruths, has_parameter_likelih
 from aline.training.workers import Workers
 
 CHECKPOINT = "checkpoint.safetensors"
-HURRY = 5.0  # by what an emulator's learning rate is higher
+HURRY = 10.0  # by what an emulator's learning rate is higher
 REFINED = {True: 0, False: 1}  # by whether a round explores: how often points are tried again
 JUDGED = 4  # rounds of which one is asked for J, a pass of its own: a line of metrics averages many
 
@@ -73,13 +72,20 @@ class Losses(nn.Module):
         super().__init__()
         self.network, self.policy_loss, self.config = network, policy_loss, config
 
-    def forward(
+    def forward(self, played: Played, generator: torch.Generator, **of_both: Any) -> list[Tensor]:
+        """Of the emulator alone, or with settings `of_both` of q and the policy."""
+        if of_both:
+            return self.of_both(played, generator, **of_both)
+        assert self.network.emulator is not None
+        return [emulator_loss(self.network.emulator, played, generator)]
+
+    def of_both(
         self,
         played: Played,
+        generator: torch.Generator,
         points: int,
         teach: bool,
         informed: Tensor | None,
-        generator: torch.Generator,
     ) -> list[Tensor]:
         """Of q, and of the policy where it is taught: by its credit, or by `informed` designs."""
         played = replace(played, encoded=self.network.encode(played.context, played.advice))
@@ -90,18 +96,6 @@ class Losses(nn.Module):
         elif teach and self.policy_loss is not None:
             losses.append(self.policy_loss(self.network, played, self.config, generator))
         return losses
-
-
-class Emulating(nn.Module):
-    """What the emulator minimises, likewise."""
-
-    def __init__(self, emulator: Emulator):
-        super().__init__()
-        self.emulator = emulator
-
-    def forward(self, played: Played, generator: torch.Generator) -> Tensor:
-        """Of one update."""
-        return emulator_loss(self.emulator, played, generator)
 
 
 @dataclass
@@ -124,15 +118,12 @@ class Run:
     metrics: Metrics = field(init=False)
     optimiser: torch.optim.AdamW = field(init=False)
     losses: nn.Module = field(init=False)
-    emulating: nn.Module | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.optimiser = torch.optim.AdamW(self.parameter_groups(), fused=True)
         self.metrics = Metrics(self.folder if self.workers.is_first else None)
         losses = Losses(self.network, self.policy_loss, self.config)
         self.losses = self.workers.together(losses)
-        if self.network.emulator is not None:
-            self.emulating = self.workers.together(Emulating(self.network.emulator))
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """The weights, with how fast each learn: an emulator's task is plain, so it may hurry."""
@@ -207,7 +198,9 @@ class Run:
             # q learns predictions by the way; more often where a goal wants them.
             often = update % (3 if self.wants_predictions else self.config.updates) == 0
             points = self.config.points if often else 0
-            losses = self.losses(played, points, teach and joint, informed, generator)
+            losses = self.losses(
+                played, generator, points=points, teach=teach and joint, informed=informed
+            )
             self.update(losses)
             if update == 0:
                 self.measure(played, losses)
@@ -216,13 +209,10 @@ class Run:
 
     def emulate(self, played: Played, generator: torch.Generator) -> None:
         """Teach the emulator."""
-        if self.emulating is None:
+        if self.network.emulator is None:
             return
         for _ in range(self.config.emulator_updates):
-            loss = self.emulating(played, generator)
-            self.optimiser.zero_grad(set_to_none=True)
-            loss.backward()
-            self.optimiser.step()
+            self.update(self.losses(played, generator))
 
     def set_learning_rate(self) -> None:
         """Cosine decay over the whole budget."""

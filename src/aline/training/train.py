@@ -131,14 +131,17 @@ def default_model(task: Task, differentiable: bool) -> ModelConfig:
     """What the task asks for, else the paper's sizes. The policy scores candidates where a teacher
     knows what they are worth; without one it proposes a point if that can be learned by gradient.
 
-    Zoom layers pay where fine steps in a design make a difference.
+    Zoom layers pay where fine steps in a design make a difference. A proposed point learns from q's
+    gradient, which looks do not pass.
     """
-    is_taught = teacher_for(task) is not None
+    is_taught = teacher_for(task, adjusted(ModelConfig(), task.model)) is not None
     in_box = task.spec.design.points is None and differentiable and not is_taught
+    policy = task.model.get("policy", "box" if in_box else "pool")
     chosen = ModelConfig(
-        policy="box" if in_box else "pool",
+        policy=policy,
         octaves=max(1, round(-math.log2(task.spec.resolution))),
         zoom_layers=2 if task.spec.resolution <= FINE else 0,
+        looks=0 if policy == "box" else ModelConfig.looks,
     )
     return adjusted(chosen, task.model)
 
@@ -177,21 +180,21 @@ def choose_policy_loss(
         return paired_box_loss if credit == "paired" or not differentiable else pathwise_loss
     if credit == "pathwise":
         raise InputError("pathwise credit is for a box policy: use ModelConfig(policy='box')")
-    teacher = teacher_for(task) if credit in (None, "information") else None
+    teacher = teacher_for(task, model) if credit in (None, "information") else None
     if teacher is not None:
         return teacher.loss
     if credit == "information":
         raise InputError(
-            f"credit 'information' needs {particle_teacher.requirement(task)}, which task "
+            f"credit 'information' needs {particle_teacher.requirement(task, model)}, which task "
             f"{task.spec.name} has not: use paired"
         )
     return sampled_pool_loss if credit in ("immediate", "return") else paired_pool_loss
 
 
-def teacher_for(task: Task) -> Teacher | particle_teacher.ParticleTeacher | None:
+def teacher_for(task: Task, model: ModelConfig) -> Teacher | particle_teacher.ParticleTeacher | None:
     """Who knows what this task's designs are worth, if anyone does."""
     if lattice_teacher.requirement(task) is None:
         return lattice_teacher.LatticeTeacher(task)
-    if particle_teacher.requirement(task) is None:
+    if particle_teacher.requirement(task, model) is None:
         return particle_teacher.ParticleTeacher(task)
     return None
