@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from aline.app.demo import Demo, Observer, prior_beliefs, run_demo, targeted
+from aline.app.demo import Demo, Observer, run_demo
+from aline.app.record import prior_beliefs, targeted
 from aline.app.subject import Subject, open_subject
 from aline.errors import InputError
 from aline.spaces import Parameters

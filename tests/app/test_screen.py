@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from aline.app.demo import Demo, PriorBelief, run_demo
+from aline.app.demo import Demo, run_demo
+from aline.app.record import PriorBelief
 from aline.app.scales import Seen, on_scale
 from aline.app.screen import DemoScreen, TrialTable, interval_bar, summary
 from aline.app.subject import Subject, open_subject
