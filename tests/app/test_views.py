@@ -58,7 +58,7 @@ def test_targets_by_name() -> None:
 
 @pytest.mark.parametrize(
     ("name", "outcomes", "panels"),
-    [("psychometric", [1, 0], 3), ("linear", [0.5], 3), ("location", [0.5, 1.0], 6)],
+    [("psychometric", [1, 0], 3), ("linear", [0.5], 4), ("location", [0.5, 1.0], 6)],
 )
 def test_an_experiment_is_drawn(
     subjects: dict[str, Subject], name: str, outcomes: list[float], panels: int

@@ -61,11 +61,14 @@ class Experiment(View):
     A call that is marked with a `key` counts once: repeated with the same key, as after a lost
     reply, it returns what the first one did.
 
-        experiment = aline.Experiment(aline.load("psychometric"), target="threshold")
-        while not experiment.finished:
-            trial = experiment.ask()
-            experiment.tell(trial, respond(trial.design["stimulus"]))
-        print(experiment.posterior())
+    >>> import aline
+    >>> experiment = aline.Experiment(aline.load("psychometric"), target="threshold", horizon=5)
+    >>> while not experiment.finished:
+    ...     trial = experiment.ask()
+    ...     told = experiment.tell(trial, trial.design["stimulus"] > 0.5)
+    >>> low, high = experiment.posterior().interval("threshold", 0.9)
+    >>> low < high, len(experiment.trials)
+    (True, 5)
     """
 
     def __init__(

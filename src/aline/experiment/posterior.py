@@ -191,7 +191,7 @@ class Posterior:
         by itself, over its prior. `names` are some of the parameters, `truth` values to mark.
 
             axes = experiment.posterior().plot(["threshold", "slope"])
-            axes[0, 0].figure.savefig("posterior.png")
+            axes.flat[0].figure.savefig("posterior.png")
         """
         axes: NDArray[Any] = drawing().plot_posterior(self, names, truth)
         return axes

@@ -56,7 +56,7 @@ def draw_marginals(
     rows = math.ceil(len(names) / columns)
     grid = list(drawn.subplots(rows, columns, squeeze=False).flat)
     for axes, name in zip(grid, names, strict=False):
-        _draw_marginal(axes, posterior, name, name in aimed, truth.get(name))
+        draw_marginal(axes, posterior, name, name in aimed, truth.get(name))
         axes.set_title(label(name), color=INK if name in aimed else MUTED)
     for axes in grid[len(names) :]:
         axes.remove()
@@ -65,9 +65,10 @@ def draw_marginals(
     drawn.legend(handles, titles, loc="outside upper left", ncols=3, columnspacing=1.4)
 
 
-def _draw_marginal(
+def draw_marginal(
     axes: Axes, posterior: Posterior, name: str, is_aimed_at: bool, truth: float | None
 ) -> None:
+    """One parameter: its prior, its posterior, and the truth if it is known."""
     grid, colour = _grid(posterior, name, truth), POSTERIOR if is_aimed_at else MUTED
     before = _density(prior_of(posterior.parameters), name, grid)
     after = _density(posterior, name, grid)
