@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -26,3 +27,10 @@ def on_files(files: Files, config: Any) -> Files:
 
 def _page(config: Any, name: str, text: str) -> File:
     return File.generated(config, name, content=text)
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
+    """In the repository a link to a tutorial opens the notebook, on the site its page."""
+    if page.file.src_uri.startswith("tutorials/"):
+        return markdown
+    return re.sub(r"\]\((tutorials/\w+)\.ipynb\)", r"](\1.md)", markdown)
