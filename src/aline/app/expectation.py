@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aline.app.demo import LEVEL, Demo
+from aline.app.record import LEVEL, Record
 from aline.spaces import Design
 from aline.tasks import Task, World
 
@@ -31,18 +31,18 @@ class Expectation:
     name: str  # a label whose probability it is, or ""
     x: Array
     mean: Array
-    truth: Array
+    truth: Array | None  # where someone knows it
     band: tuple[Array, Array] | None
     is_of_curves: bool  # else the band is of outcomes, their noise included
 
 
-def expectations_of(demo: Demo) -> list[Expectation]:
-    """What to expect over the demo's only design axis, after its last trial."""
-    task, x = demo.subject.task, along(demo.spec.design, POINTS)
+def expectations_of(demo: Record) -> list[Expectation]:
+    """What to expect over the only design axis, after the last trial."""
+    x = along(demo.spec.design, POINTS)
     (axis,) = demo.spec.design.names
     predictive = demo.experiment.predict({axis: x.tolist()})
-    truth = true_curves(task, demo.observer.world, x)
-    of_curves = _bands_of_curves(demo, x) if has_response_function(task) else {}
+    truth = _truth_of(demo, x)
+    of_curves = _bands_of_curves(demo, x)
     found = []
     for part, own in predictive.parts.items():
         for name, mean in own.curves.items():
@@ -53,7 +53,7 @@ def expectations_of(demo: Demo) -> list[Expectation]:
             elif demo.spec.outcome.parts[part].has_interval:
                 low, high = own.interval(LEVEL)
                 band = _array(low), _array(high)
-            shown = _array(x), _array(mean), _array(truth[part][name]), band
+            shown = _array(x), _array(mean), truth.get((part, name)), band
             found.append(Expectation(part, name, *shown, bool(of_curves)))
     return found
 
@@ -71,15 +71,26 @@ def has_response_function(task: Task) -> bool:
     return every is not None and len(every) <= MOST and task.log_likelihood is not None
 
 
-def _bands_of_curves(demo: Demo, x: Tensor) -> dict[str, dict[str, Tensor]]:
-    """Where 95 % of the curves drawn from the posterior run, [2, point] each."""
-    generator = torch.Generator().manual_seed(demo.seed)
-    draws = demo.experiment.posterior().sample((DRAWS,), generator=generator)
-    curves = _expected(demo.subject.task, demo.spec.parameters.to_network(draws), x)
+def _bands_of_curves(demo: Record, x: Tensor) -> dict[str, dict[str, Tensor]]:
+    """Where 95 % of the curves drawn from the posterior run, [2, point] each, if it is known."""
+    if demo.task is None or not has_response_function(demo.task):
+        return {}
+    draws = demo.experiment.posterior().sample(DRAWS)
+    curves = _expected(demo.task, demo.spec.parameters.to_network(draws), x)
     tails = torch.tensor([(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return {
         part: {name: curve.quantile(tails, 0) for name, curve in own.items()}
         for part, own in curves.items()
+    }
+
+
+def _truth_of(demo: Record, x: Tensor) -> dict[tuple[str, str], Array]:
+    """The true curves by part and name, where someone knows them."""
+    if demo.task is None or demo.world is None:
+        return {}
+    curves = true_curves(demo.task, demo.world, x)
+    return {
+        (part, name): _array(curve) for part, own in curves.items() for name, curve in own.items()
     }
 
 

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from aline.errors import InputError, UserError, nearest
+from aline.experiment.drawing import drawing
 from aline.experiment.drawn import drawn_share
 from aline.experiment.frames import import_pandas
 from aline.experiment.marginals import Components, Coordinate, Marginal, Share, as_double
@@ -49,6 +51,11 @@ class Posterior:
     ):
         self.mixture, self._parameters, self._find_joint = mixture, parameters, joint
         self._marginals: dict[str, Marginal] = {}
+
+    @property
+    def parameters(self) -> Parameters:
+        """The parameters with their priors."""
+        return self._parameters
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -174,6 +181,20 @@ class Posterior:
         rows = [(one.mean, one.std, *one.interval()) for one in map(self.__getitem__, self.names)]
         index = pandas.Index(self.names, name="parameter")
         return pandas.DataFrame(rows, index=index, columns=["mean", "sd", "low", "high"])
+
+    def plot(
+        self, names: Iterable[str] | None = None, *, truth: Mapping[str, float] | None = None
+    ) -> NDArray[Any]:
+        """Draw it with matplotlib and return the axes, an array of panels.
+
+        Where it is known how parameters depend on each other, they are drawn two by two; else each
+        by itself, over its prior. `names` are some of the parameters, `truth` values to mark.
+
+            axes = experiment.posterior().plot(["threshold", "slope"])
+            axes.flat[0].figure.savefig("posterior.png")
+        """
+        axes: NDArray[Any] = drawing().plot_posterior(self, names, truth)
+        return axes
 
     def __repr__(self) -> str:
         wide = max((len(name) for name in self.names), default=0)

@@ -34,6 +34,10 @@ class Model:
     measurements: Mapping[str, Any] = field(default_factory=dict)
     source: Path | None = None  # the folder it was loaded from, where it can be found again
 
+    def __repr__(self) -> str:
+        where = "" if self.source is None else f", from {self.source.name}"
+        return f"<Model of {self.spec.in_words()}{where}>"
+
     @property
     def spec(self) -> Spec:
         """The task without its simulator."""

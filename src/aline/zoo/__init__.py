@@ -39,7 +39,11 @@ def find(name: str | Path) -> Path:
 
 
 def load(name: str | Path) -> Model:
-    """A trained model: a shipped one by name, or your own by its folder."""
+    """A trained model: a shipped one by name, or your own by its folder.
+
+    >>> load("psychometric").spec.parameters.names
+    ('threshold', 'slope', 'guess', 'lapse')
+    """
     from aline.model import Model  # torch only when a model is really wanted
 
     return Model.load(find(name))

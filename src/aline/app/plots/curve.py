@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from aline.app.demo import Demo
 from aline.app.expectation import Array, Expectation, expectations_of
 from aline.app.plots.canvas import (
     DATA,
@@ -22,30 +23,33 @@ from aline.app.plots.canvas import (
     styled,
 )
 from aline.app.plots.designs import told_numbers
+from aline.app.record import Record
 from aline.spaces import Outcome
 
 COLUMNS = 95  # of responses that fit beside each other; closer ones are stacked
 
 
-def plot_curve(demo: Demo) -> Figure:
-    """What the model expects at each design, with its band, the truth and the data.
+def plot_curve(demo: Record) -> Figure:
+    """What the model expects at each design, with its band, the truth and the data."""
+    with styled():
+        count = len(demo.spec.outcome.parts)
+        drawn = figure(WIDE, 3.9 * count)
+        draw_curve(drawn.subplots(count, 1, squeeze=False)[:, 0], demo)
+    return drawn
 
-    A panel for each outcome that is measured.
-    """
+
+def draw_curve(panels: Iterable[Axes], demo: Record) -> None:
+    """A panel for each outcome that is measured."""
     (axis,) = demo.spec.design.names
     expected, parts = expectations_of(demo), demo.spec.outcome.parts
-    with styled():
-        drawn = figure(WIDE, 3.9 * len(parts))
-        panels = drawn.subplots(len(parts), 1, squeeze=False)[:, 0]
-        for axes, (name, outcome) in zip(panels, parts.items(), strict=True):
-            curves = [one for one in expected if one.part == name]
-            ruled(axes)
-            _draw_expectation(axes, curves)
-            _draw_data(axes, demo, name, outcome, curves[0])
-            axes.set_xlabel(demo.spec.label(axis))
-            axes.set_xlim(curves[0].x[0], curves[0].x[-1])
-            legend_above(axes, 5)
-    return drawn
+    for axes, (name, outcome) in zip(panels, parts.items(), strict=True):
+        curves = [one for one in expected if one.part == name]
+        ruled(axes)
+        _draw_expectation(axes, curves)
+        _draw_data(axes, demo, name, outcome, curves[0])
+        axes.set_xlabel(demo.spec.label(axis))
+        axes.set_xlim(curves[0].x[0], curves[0].x[-1])
+        legend_above(axes, 5)
 
 
 def _draw_expectation(axes: Axes, curves: list[Expectation]) -> None:
@@ -58,12 +62,13 @@ def _draw_expectation(axes: Axes, curves: list[Expectation]) -> None:
             axes.fill_between(one.x, low, high, color=colour, alpha=0.18, linewidth=0, label=shown)
         name = f"expected, {one.name}" if one.name else "expected"
         axes.plot(one.x, one.mean, color=colour, linewidth=2, label=name)
-        axes.plot(one.x, one.truth, **TRUTH, label="truth" if place == 0 else None)
+        if one.truth is not None:
+            axes.plot(one.x, one.truth, **TRUTH, label="truth" if place == 0 else None)
 
 
-def _draw_data(axes: Axes, demo: Demo, name: str, outcome: Outcome, about: Expectation) -> None:
+def _draw_data(axes: Axes, demo: Record, name: str, outcome: Outcome, about: Expectation) -> None:
     (axis,) = demo.spec.design.names
-    x = np.array([step.design[axis] for step in demo.steps[1:]], dtype=np.float64)
+    x = np.array([trial.design[axis] for trial in demo.told], dtype=np.float64)
     y = told_numbers(demo, name)
     if not outcome.has_interval:
         _draw_responses(axes, x, y, outcome, about)

@@ -73,7 +73,11 @@ class Bernoulli(Belief):
 
 @dataclass(frozen=True)
 class Binary(Outcome):
-    """A yes/no outcome: True/1 or False/0; the network sees +1 and -1."""
+    """A yes/no outcome: True/1 or False/0; the network sees +1 and -1.
+
+    >>> Binary().read(True)
+    1.0
+    """
 
     kind: ClassVar[str] = "binary"
     heading: ClassVar[str] = "response"

@@ -113,6 +113,9 @@ class Count(Outcome):
     """A whole number from 0 on; with a `maximum`, more than that is reported as the maximum.
 
     `loc` and `scale` are those of log(1 + count); training measures them if they are not given.
+
+    >>> Count(maximum=50).read(7)
+    7
     """
 
     kind: ClassVar[str] = "count"
