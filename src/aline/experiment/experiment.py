@@ -191,6 +191,15 @@ class Experiment(View):
         """What is known about the parameters."""
         return self._state.posterior
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Why not to believe what the model says, a sentence each; `posterior()` has the same.
+
+        Outcomes are checked against the model's own predictions as they come in: where the model
+        is right, at most one experiment in twenty is ever warned of, however often one looks.
+        """
+        return self._state.warnings
+
     def refined(self, task: Task | None = None) -> RefinedPosterior:
         """What is known about the parameters by the task's own likelihood, q only the beginning.
 

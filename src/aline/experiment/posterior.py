@@ -48,8 +48,10 @@ class Posterior:
         mixture: Mixture,
         parameters: Parameters,
         joint: Callable[[], Joint] | None = None,
+        warnings: Callable[[], tuple[str, ...]] = tuple,
     ):
         self.mixture, self._parameters, self._find_joint = mixture, parameters, joint
+        self._find_warnings = warnings
         self._marginals: dict[str, Marginal] = {}
 
     @property
@@ -66,6 +68,16 @@ class Posterior:
     def is_joint(self) -> bool:
         """Whether it knows how parameters depend on each other; else it has them independent."""
         return self._find_joint is not None
+
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """Why not to believe it, a sentence each; none is as it should be."""
+        return self._find_warnings()
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether there is a reason not to believe it."""
+        return bool(self.warnings)
 
     @property
     def mean(self) -> dict[str, float]:
@@ -203,7 +215,7 @@ class Posterior:
             low, high = one.interval()
             row = f"{one.name:{wide}}  {one.mean:9.4g}  {one.std:9.4g}  [{low:.4g}, {high:.4g}]"
             lines.append(row)
-        return "\n".join(lines)
+        return "\n".join([*lines, *(f"warning: {text}" for text in self.warnings)])
 
     def _make(self, name: str) -> Marginal:
         owner, position = find_label(self._parameters, name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -23,8 +24,10 @@ class RefinedPosterior(Posterior):
     `effective` says how good q was: the share of its own draws that count under this posterior.
     """
 
-    def __init__(self, draws: Draws, parameters: Parameters):
-        super().__init__(smoothed(draws.z), parameters)
+    def __init__(
+        self, draws: Draws, parameters: Parameters, warnings: Callable[[], tuple[str, ...]] = tuple
+    ):
+        super().__init__(smoothed(draws.z), parameters, warnings=warnings)
         self.effective = draws.effective
         self._draws = draws.z
 
@@ -88,4 +91,6 @@ def refine_posterior(state: State, task: Task | None) -> RefinedPosterior:
             f"{spec.name} does not have: use posterior()"
         )
     refiner = Refiner(known, state.posterior.mixture, state.context, state.posterior.joint)
-    return RefinedPosterior(refiner.draw(torch.Generator()), spec.parameters)
+    draws = refiner.draw(torch.Generator())
+    # Data that do not fit the model stay what they are; how far the network was trained is no matter.
+    return RefinedPosterior(draws, spec.parameters, lambda: state.misfit)

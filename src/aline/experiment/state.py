@@ -23,14 +23,27 @@ from aline.experiment.allowed import Allowed, plain_restriction
 from aline.experiment.keys import Keys
 from aline.experiment.posterior import Posterior
 from aline.experiment.predictive import JointPredictive, Predictive, predictive_of
+from aline.experiment.refine import can_refine
 from aline.experiment.settings import read_target
 from aline.experiment.storage import Event
 from aline.experiment.trial import Trial, read_design
+from aline.experiment.typical import Evidence, beyond_training, observe
 from aline.model import Model
 from aline.policies import FixedPolicy, LearnedPolicy, Memory
 from aline.policies.fixed import Place
 from aline.spaces import Outcome, Real
-from aline.tasks import Spec
+from aline.tasks import Spec, simulator_of
+
+REFINE = "experiment.refined() computes the posterior by the likelihood, whatever the network knows"
+UNITS = 2  # observations without which there is no scale, where outcomes come in any units
+
+
+class Measured(NamedTuple):
+    """An observation, and what was known before it."""
+
+    data: Any
+    design: Tensor  # [design] on the network's scale
+    outcome: Tensor  # [1, *event]
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +62,8 @@ class State:
     trials: tuple[Trial, ...] = ()
     open: Mapping[int, Tensor] = field(default_factory=dict)  # trial -> its design [design]
     rows: tuple[int, ...] = ()  # the trial of each observation in the data
+    evidence: Evidence | None = None  # that outcomes are not typical; none until it was looked for
+    unchecked: tuple[Measured, ...] = ()  # observations that the evidence does not know yet
     closed: bool = False
     keys: Keys = field(default_factory=Keys)  # a caller's key -> what it did
     sequence: int = 1  # the number of the next event
@@ -130,7 +145,34 @@ class State:
             and not self.open
         ):
             choose_ahead([self])
-        return posterior_of(self.engine, self.data)
+        return posterior_of(self.engine, self.data, lambda: self.warnings)
+
+    @cached_property
+    def checked(self) -> Evidence:
+        """What the outcomes say against the model; computed when somebody looks, trial by trial."""
+        evidence = self.evidence or Evidence.start(self.spec.outcome, self.spec.horizon)
+        for data, design, outcome in self.unchecked:
+            if evidence.is_over:
+                break
+            (evidence,) = observe([evidence], self.engine, data, design[None], outcome)
+        return evidence
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Why not to believe the posterior, a sentence each."""
+        beyond = tuple(beyond_training(self.spec, self.context))
+        return (*self.misfit, *beyond, *((REFINE,) if beyond and self._can_refine else ()))
+
+    @property
+    def misfit(self) -> tuple[str, ...]:
+        """Why not to believe that the model describes the outcomes."""
+        finding = self.checked.finding
+        return () if finding is None else (str(finding),)
+
+    @property
+    def _can_refine(self) -> bool:
+        task = None if self.is_standardised else simulator_of(self.spec)
+        return task is not None and can_refine(task)
 
     def predict(self, x: Tensor) -> Predictive | JointPredictive:
         """Beliefs about outcomes at designs [count, design] on the network's scale."""
@@ -232,7 +274,9 @@ def _scheduled(state: State, policy: FixedPolicy) -> Tensor:
 
 
 @torch.inference_mode()
-def posterior_of(engine: Engine, data: Any) -> Posterior:
+def posterior_of(
+    engine: Engine, data: Any, warnings: Callable[[], tuple[str, ...]] = tuple
+) -> Posterior:
     """The posterior of the only episode."""
     mixture = engine.posterior(data)[0]
     if not bool(mixture.mean.isfinite().all()):  # a journal from before outcomes had a range
@@ -241,7 +285,7 @@ def posterior_of(engine: Engine, data: Any) -> Posterior:
             "abandon the trial whose outcome is far beyond all others"
         )
     joint = None if engine.network.conditional is None else partial(engine.joint, data)
-    return Posterior(mixture, engine.network.spec.parameters, joint)
+    return Posterior(mixture, engine.network.spec.parameters, joint, warnings)
 
 
 def _expected(engine: Engine, data: Any, x: Tensor) -> Tensor:
@@ -276,7 +320,7 @@ def _told(state: State, event: Event) -> Changes:
         "trials": _with(state.trials, told),
         "open": _without(state.open, number),
         "rows": (*state.rows, number),
-        "data": _extend(state, state.data, x, event["outcome"]),
+        **_measured(state, x[None], [event["outcome"]]),
     }
 
 
@@ -287,14 +331,11 @@ def _attached(state: State, event: Event) -> Changes:
         Trial(number, dict(zip(names, row, strict=True)), outcome, "told", source="attached")
         for number, (row, outcome) in enumerate(zip(rows, event["outcomes"], strict=True), first)
     )
-    data = state.data
-    for x, trial in zip(state.spec.design.read(event["designs"]), trials, strict=True):
-        data = _extend(state, data, x, trial.outcome)
     numbers = (trial.number for trial in trials)
     return {
         "trials": (*state.trials, *trials),
         "rows": (*state.rows, *numbers),
-        "data": data,
+        **_measured(state, state.spec.design.read(event["designs"]), event["outcomes"]),
     }
 
 
@@ -307,8 +348,10 @@ def _abandoned(state: State, event: Event) -> Changes:
         return {**changes, "open": _without(state.open, number)}
     # Its outcome leaves the posterior: what remains is read anew.
     rows = tuple(n for n in state.rows if n != number)
-    data = state.engine.read(state.context.without(state.rows.index(number)))
-    return {**changes, "rows": rows, "data": data}
+    left = state.context.without(state.rows.index(number))
+    unchecked = _all_unchecked(state, left)
+    return {**changes, "rows": rows, "data": state.engine.read(left),
+            "evidence": None, "unchecked": unchecked}  # fmt: skip
 
 
 def _restricted(state: State, event: Event) -> Changes:
@@ -347,11 +390,41 @@ def _next_number(state: State, event: Event) -> int:
     return number
 
 
-def _extend(state: State, data: Any, x: Tensor, outcome: Any) -> Any:
+def _measured(state: State, designs: Tensor, outcomes: Sequence[Any]) -> Changes:
+    """After observations at designs [n, design], of which the check is to know."""
     # Standardised in double precision: outcomes may be small differences of large numbers.
-    kind = state.spec.outcome
-    y = kind.to_network(kind.from_plain([outcome]))
-    return state.engine.extend(data, x[None], y if state.is_standardised else y.float())
+    kind, data = state.spec.outcome, state.data
+    y = kind.to_network(kind.from_plain(outcomes))
+    y = y if state.is_standardised else y.float()
+    evidence, unchecked = _looked_at(state)
+    for design, value in zip(designs, y[:, None], strict=True):
+        unchecked = _adding(state, unchecked, Measured(data, design, value))
+        data = state.engine.extend(data, design[None], value)
+    return {"data": data, "evidence": evidence, "unchecked": unchecked}
+
+
+def _looked_at(state: State) -> tuple[Evidence | None, tuple[Measured, ...]]:
+    """The evidence so far, and what it does not know."""
+    if "checked" in vars(state):  # where a cached property keeps its value
+        return state.checked, ()
+    return state.evidence, state.unchecked
+
+
+def _adding(state: State, unchecked: tuple[Measured, ...], new: Measured) -> tuple[Measured, ...]:
+    """With one more to check, within the horizon and once outcomes have a scale."""
+    before = state.engine.context(new.data).length
+    first = UNITS if state.is_standardised else 0
+    return (*unchecked, new) if first <= before < state.spec.horizon else unchecked
+
+
+def _all_unchecked(state: State, context: Context) -> tuple[Measured, ...]:
+    """Every observation of a context."""
+    found: tuple[Measured, ...] = ()
+    for row in range(min(context.length, state.spec.horizon)):
+        before = state.engine.read(context.first(row))
+        found = _adding(state, found, Measured(before, context.designs[0, row],
+                                               context.outcomes[:, row]))  # fmt: skip
+    return found
 
 
 def _with(trials: tuple[Trial, ...], trial: Trial) -> tuple[Trial, ...]:

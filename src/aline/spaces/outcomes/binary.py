@@ -114,6 +114,15 @@ class Binary(Outcome):
         """The same from its tensor."""
         return Bernoulli(**tensors)
 
+    @property
+    def is_ordered(self) -> bool:
+        """There are but two values."""
+        return False
+
+    def mirrored(self, y: Tensor) -> Tensor:
+        """Yes for no."""
+        return -y
+
     def enumerate(self) -> Tensor:
         """No and yes."""
         return torch.tensor([-1.0, 1.0])

@@ -1,0 +1,230 @@
+"""Whether outcomes look as the model expects them: a bet against its own predictions, all along.
+
+Before each outcome the model says how likely every value is. A gambler with a capital of one bets
+on alternatives: that the noise is larger, that outcomes are shifted, that answers are given at
+random or with swapped keys, each from any trial on. A bet pays the outcome's probability under the
+alternative over the model's. While the model is right nobody can expect to win, and the chance that
+the capital ever reaches 20 is at most 1 in 20 (Ville's inequality): however often one looks, and
+whenever one stops.
+
+A network is right only nearly, and least of all about what is rare. So one outcome pays 20 times
+the stake at most, and no single one raises a flag. Beyond the horizon that it was trained for its
+predictions are nobody's promise: the check ends there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from aline.engine import Engine
+from aline.episodes import Context
+from aline.spaces import Belief, Outcome
+from aline.tasks import Spec
+
+LEVEL = 0.05  # the chance of ever raising a flag where the model is right
+MOST = 20.0  # times a stake that one outcome pays
+NOISIER = 3.0  # times the model's spread, in the alternative of larger noise
+SHIFT = 2.0  # standard deviations, in the alternatives of shifted outcomes
+AT_START = 0.5  # of each stake is on a fault that was there from the first trial on
+SWAPS = 10  # trials, evenly spaced over the horizon, from which on keys may be swapped
+_NARROW = 1e-9  # probability of a value below which its density is what counts
+_EDGE = 1e-12
+_SAME = 1e-4  # distance of two designs, on the network's scale, that rounding explains
+
+Array = np.ndarray[Any, np.dtype[np.float64]]
+Bet = tuple[str, str]
+"""The part of an outcome that it is about, and a fault."""
+
+NOISE, HIGHER, LOWER, RANDOM, SWAPPED = "noise", "higher", "lower", "random", "swapped"
+WORDS = {
+    NOISE: "{what} scatter more than the model expects",
+    HIGHER: "{what} are higher than the model expects",
+    LOWER: "{what} are lower than the model expects",
+    RANDOM: "{what} look as if given at random",
+    SWAPPED: "{what} look swapped, as if high were low and yes were no",
+}
+REMEDY = "check apparatus, instructions and simulator before you believe the posterior"
+
+
+class Finding(NamedTuple):
+    """What a capital of 20 was won with."""
+
+    bet: Bet
+    since: int  # the observation, counting from 1, from which on the fault is likeliest
+
+    def __str__(self) -> str:
+        part, fault = self.bet
+        what = "outcomes" if part == "outcome" else f"values of {part}"
+        since = "" if self.since == 1 else f" from about observation {self.since} on"
+        return f"{WORDS[fault].format(what=what)}{since}: {REMEDY}"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The gambler's capital after some observations."""
+
+    outcome: Outcome
+    capital: Array = field(repr=False)  # [start, bet], what each stake has become
+    kept: float  # what is on no bet
+    count: int = 0  # of observations
+    most: float = 1.0  # the largest capital so far
+    finding: Finding | None = None
+
+    @classmethod
+    def start(cls, outcome: Outcome, horizon: int) -> Evidence:
+        """Before any observation: a stake on every fault, from every trial on."""
+        hazard = 1 / horizon  # that a fault begins at a trial, if there was none before
+        stakes = (1 - AT_START) * hazard * (1 - hazard) ** np.arange(horizon)
+        stakes[0] += AT_START
+        bets = list(bets_on(outcome))
+        columns = [_gathered(stakes) if fault == SWAPPED else stakes for _, fault in bets]
+        capital = np.stack(columns, 1) / len(bets)
+        return cls(outcome, capital, 1 - float(capital.sum()))
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is nothing more to find."""
+        return self.finding is not None or self.count >= len(self.capital)
+
+    @property
+    def swaps(self) -> list[int]:
+        """The observations, counting from 0, from which on keys may have been swapped by now."""
+        can_be = any(fault == SWAPPED for _, fault in bets_on(self.outcome))
+        return [s for s in _starts(len(self.capital)) if s <= self.count] if can_be else []
+
+    def after(self, payoff: Array, swapped: Array) -> Evidence:
+        """With one more observation: what bets pay [bet], and what those on swaps do [swap]."""
+        pay = np.ones_like(self.capital)
+        pay[: self.count + 1] = payoff
+        if self.swaps:
+            pay[self.swaps, -1] = swapped
+        capital = self.capital * np.minimum(pay, MOST)
+        total = float(capital.sum()) + self.kept
+        grown = replace(self, capital=capital, count=self.count + 1, most=max(self.most, total))
+        return replace(grown, finding=grown._likeliest()) if total >= 1 / LEVEL else grown
+
+    def _likeliest(self) -> Finding:
+        start, column = np.unravel_index(self.capital.argmax(), self.capital.shape)
+        return Finding(list(bets_on(self.outcome))[column], int(start) + 1)
+
+
+def bets_on(outcome: Outcome) -> Iterator[Bet]:
+    """The faults that an outcome may have; that keys are swapped comes last."""
+    for name, part in outcome.parts.items():
+        every = part.enumerate()
+        if part.is_ordered:
+            yield from ((name, fault) for fault in (NOISE, HIGHER, LOWER))
+        if every is not None:
+            yield name, RANDOM
+    if outcome.mirrored(torch.zeros(outcome.event_shape)) is not None:
+        yield "outcome", SWAPPED
+
+
+def _starts(horizon: int) -> range:
+    return range(0, horizon, max(1, horizon // SWAPS))
+
+
+def _gathered(stakes: Array) -> Array:
+    """With all between two starts put on the later one: nearly all observations are then right."""
+    starts, found = list(_starts(len(stakes))), np.zeros_like(stakes)
+    for before, start in zip([-1, *starts], starts, strict=False):
+        found[start] = stakes[before + 1 : start + 1].sum()
+    return found
+
+
+@torch.inference_mode()
+def observe(
+    evidence: list[Evidence], engine: Engine, data: Any, design: Tensor, outcome: Tensor
+) -> list[Evidence]:
+    """With one more observation of each experiment, all of one length.
+
+    `data` are what the engine knew before; designs [batch, design] and outcomes [batch, *event]
+    on the network's scale. It takes one pass of the network.
+    """
+    kind, starts = evidence[0].outcome, evidence[0].swaps
+    value = outcome.double()
+    if not starts:
+        belief = engine.predictive(data, design[:, None])[:, 0].double()
+        paid, swapped = payoffs(kind, belief, value), torch.ones(len(value), 0)
+    else:
+        beliefs = _with_swaps(kind, engine, engine.context(data), design, starts)
+        paid = payoffs(kind, beliefs[:, 0], value)
+        other = kind.mirrored(value)
+        assert other is not None
+        log_other = beliefs[:, 1:].log_prob(other[:, None].expand(-1, len(starts), *other.shape[1:]))
+        swapped = (log_other - beliefs[:, 0].log_prob(value)[:, None]).exp()
+    rows = zip(evidence, paid.numpy(), swapped.numpy(), strict=True)
+    return [one.after(*found) for one, *found in rows]
+
+
+def _with_swaps(
+    kind: Outcome, engine: Engine, context: Context, design: Tensor, starts: list[int]
+) -> Belief:
+    """What is believed as it is, and if answers were mirrored from each start on, [batch, 1 + n]."""
+    batch, many = len(design), 1 + len(starts)
+    outcomes = context.outcomes[:, None].repeat_interleave(many, 1)
+    for row, start in enumerate(starts, 1):
+        outcomes[:, row, start:] = kind.mirrored(outcomes[:, row, start:])
+    designs = context.designs.repeat_interleave(many, 0)
+    read = engine.read(Context(designs, outcomes.flatten(0, 1)))
+    found = engine.predictive(read, design.repeat_interleave(many, 0)[:, None])[:, 0].double()
+    return found.each(lambda tensor: tensor.unflatten(0, (batch, many)))
+
+
+def payoffs(outcome: Outcome, belief: Belief, value: Tensor) -> Tensor:
+    """What a stake on each of `bets_on` becomes, [*target, bet]; 1 for swapped keys."""
+    found = []
+    beliefs, values = belief.split(), outcome.split(value)
+    for name, part in outcome.parts.items():
+        every = part.enumerate()
+        if part.is_ordered:
+            below, reached = beliefs[name].position(values[name])
+            found += _of_larger_or_shifted(below, reached)
+        if every is not None:
+            found.append((-beliefs[name].log_prob(values[name])).exp() / len(every))
+    if outcome.mirrored(value) is not None:
+        found.append(torch.ones_like(found[0]))
+    return torch.stack(found, -1)
+
+
+def _of_larger_or_shifted(below: Tensor, reached: Tensor) -> list[Tensor]:
+    """Payoffs by the predictive's own ranks, as normal deviates: at N(0, 3^2) and N(+-2, 1)."""
+    wide = reached - below > _NARROW
+    low, high = (torch.special.ndtri(p.clamp(_EDGE, 1 - _EDGE)) for p in (below, reached))
+    middle = (low + high) / 2
+    density = [
+        (0.5 * middle**2 * (1 - NOISIER**-2)).exp() / NOISIER,
+        *((shift * middle - 0.5 * shift**2).exp() for shift in (SHIFT, -SHIFT)),
+    ]
+    mass = [_between(low / NOISIER, high / NOISIER)]
+    mass += [_between(low - shift, high - shift) for shift in (SHIFT, -SHIFT)]
+    size = (reached - below).clamp_min(_NARROW)
+    return [torch.where(wide, m / size, d) for m, d in zip(mass, density, strict=True)]
+
+
+def _between(low: Tensor, high: Tensor) -> Tensor:
+    return torch.special.ndtr(high) - torch.special.ndtr(low)
+
+
+def beyond_training(spec: Spec, context: Context) -> Iterator[str]:
+    """What of an experiment's designs and length the network was not trained on, in words."""
+    points = spec.design.points
+    if points is not None and context.length:
+        known = spec.design.to_network(points)
+        away = torch.cdist(context.designs[0], known).amin(1) > _SAME
+        if bool(away.any()):
+            yield (
+                f"{int(away.sum())} of {context.length} designs are none of the {len(points)} "
+                "points that the model was trained on: its predictions there are a guess"
+            )
+    if context.length > spec.horizon:
+        yield (
+            f"{context.length} observations are more than the {spec.horizon} that the model was "
+            "trained for: its intervals may be wrong, and new faults are not looked for"
+        )
