@@ -37,7 +37,7 @@ def render(demo: Record, command: str) -> str:
         dark=css_variables(dark=True),
         kicker=escape(kicker(demo)),
         heading=escape(heading(demo)),
-        explanation="\n".join(f"<p>{escape(text)}</p>" for text in explanation(demo)),
+        explanation="\n".join(f"<p>{escape(text)}</p>" for text in _said(demo)),
         cards="\n".join(_card(demo, name) for name in demo.shown),
         figures="\n".join(_figure(plate) for plate in plates(demo)),
         summary=_summary_table(demo, demo.last),
@@ -47,6 +47,11 @@ def render(demo: Record, command: str) -> str:
         facts=_definitions(_facts(demo, command)),
         version=escape(__version__),
     )
+
+
+def _said(demo: Record) -> list[str]:
+    """What was found, and why not to believe it where there is a reason."""
+    return [*explanation(demo), *(f"Warning: {text}" for text in demo.experiment.warnings)]
 
 
 def _card(demo: Record, name: str) -> str:

@@ -27,14 +27,14 @@ from aline.experiment.refine import can_refine
 from aline.experiment.settings import read_target
 from aline.experiment.storage import Event
 from aline.experiment.trial import Trial, read_design
-from aline.experiment.typical import Evidence, beyond_training, observe
+from aline.experiment.typical import Evidence, beyond_training, evidence_of, observe
 from aline.model import Model
 from aline.policies import FixedPolicy, LearnedPolicy, Memory
 from aline.policies.fixed import Place
 from aline.spaces import Outcome, Real
-from aline.tasks import Spec, simulator_of
+from aline.tasks import Spec, Task, simulator_of
 
-REFINE = "experiment.refined() computes the posterior by the likelihood, whatever the network knows"
+REFINE = "experiment.refined() takes the likelihood itself, whatever the network was trained for."
 UNITS = 2  # observations without which there is no scale, where outcomes come in any units
 
 
@@ -58,11 +58,11 @@ class State:
     stop: Mapping[str, float]  # name -> the 95 % interval's width that is narrow enough
     allowed: Allowed
     seed: int
+    evidence: Evidence  # that outcomes are not typical
     fixed: FixedPolicy | None = None  # asks a schedule, in place of the policy
     trials: tuple[Trial, ...] = ()
     open: Mapping[int, Tensor] = field(default_factory=dict)  # trial -> its design [design]
     rows: tuple[int, ...] = ()  # the trial of each observation in the data
-    evidence: Evidence | None = None  # that outcomes are not typical; none until it was looked for
     unchecked: tuple[Measured, ...] = ()  # observations that the evidence does not know yet
     closed: bool = False
     keys: Keys = field(default_factory=Keys)  # a caller's key -> what it did
@@ -88,6 +88,7 @@ class State:
             stop=event["stop"],
             allowed=Allowed.read(space, plain_restriction(space, None, repeats=True)),
             seed=event["seed"],
+            evidence=evidence_of(model),
             fixed=FixedPolicy(space.read(event["schedule"])) if "schedule" in event else None,
         )
 
@@ -150,12 +151,19 @@ class State:
     @cached_property
     def checked(self) -> Evidence:
         """What the outcomes say against the model; computed when somebody looks, trial by trial."""
-        evidence = self.evidence or Evidence.start(self.spec.outcome, self.spec.horizon)
+        evidence = self.evidence
         for data, design, outcome in self.unchecked:
             if evidence.is_over:
                 break
-            (evidence,) = observe([evidence], self.engine, data, design[None], outcome)
+            (evidence,) = observe(
+                [evidence], self.engine, data, design[None], outcome, self._simulator
+            )
         return evidence
+
+    @property
+    def _simulator(self) -> Task | None:
+        """The task in its own units, if it is built in."""
+        return None if self.is_standardised else simulator_of(self.spec)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -171,8 +179,7 @@ class State:
 
     @property
     def _can_refine(self) -> bool:
-        task = None if self.is_standardised else simulator_of(self.spec)
-        return task is not None and can_refine(task)
+        return self._simulator is not None and can_refine(self._simulator)
 
     def predict(self, x: Tensor) -> Predictive | JointPredictive:
         """Beliefs about outcomes at designs [count, design] on the network's scale."""
@@ -351,7 +358,7 @@ def _abandoned(state: State, event: Event) -> Changes:
     left = state.context.without(state.rows.index(number))
     unchecked = _all_unchecked(state, left)
     return {**changes, "rows": rows, "data": state.engine.read(left),
-            "evidence": None, "unchecked": unchecked}  # fmt: skip
+            "evidence": state.evidence.restart(), "unchecked": unchecked}  # fmt: skip
 
 
 def _restricted(state: State, event: Event) -> Changes:
@@ -403,7 +410,7 @@ def _measured(state: State, designs: Tensor, outcomes: Sequence[Any]) -> Changes
     return {"data": data, "evidence": evidence, "unchecked": unchecked}
 
 
-def _looked_at(state: State) -> tuple[Evidence | None, tuple[Measured, ...]]:
+def _looked_at(state: State) -> tuple[Evidence, tuple[Measured, ...]]:
     """The evidence so far, and what it does not know."""
     if "checked" in vars(state):  # where a cached property keeps its value
         return state.checked, ()

@@ -8,7 +8,8 @@ the capital ever reaches 20 is at most 1 in 20 (Ville's inequality): however oft
 whenever one stops.
 
 A network is right only nearly, and least of all about what is rare. So one outcome pays 20 times
-the stake at most, and no single one raises a flag. Beyond the horizon that it was trained for its
+the stake at most, and no single one raises a flag; and where a model's card says that more than 20
+is often reached in simulated experiments, more it must be (evaluation/faults.py). Beyond the horizon that it was trained for its
 predictions are nobody's promise: the check ends there.
 """
 
@@ -24,14 +25,16 @@ from torch import Tensor
 
 from aline.engine import Engine
 from aline.episodes import Context
+from aline.model import Model
 from aline.spaces import Belief, Outcome
-from aline.tasks import Spec
+from aline.tasks import Spec, Task
 
 LEVEL = 0.05  # the chance of ever raising a flag where the model is right
 MOST = 20.0  # times a stake that one outcome pays
 NOISIER = 3.0  # times the model's spread, in the alternative of larger noise
 SHIFT = 2.0  # standard deviations, in the alternatives of shifted outcomes
 AT_START = 0.5  # of each stake is on a fault that was there from the first trial on
+SIMULATIONS = 499  # draws of the posterior, among whose outcomes one finds its rank
 SWAPS = 10  # trials, evenly spaced over the horizon, from which on keys may be swapped
 _NARROW = 1e-9  # probability of a value below which its density is what counts
 _EDGE = 1e-12
@@ -49,7 +52,7 @@ WORDS = {
     RANDOM: "{what} look as if given at random",
     SWAPPED: "{what} look swapped, as if high were low and yes were no",
 }
-REMEDY = "check apparatus, instructions and simulator before you believe the posterior"
+REMEDY = "Check apparatus, instructions and simulator before you believe the posterior."
 
 
 class Finding(NamedTuple):
@@ -60,9 +63,9 @@ class Finding(NamedTuple):
 
     def __str__(self) -> str:
         part, fault = self.bet
-        what = "outcomes" if part == "outcome" else f"values of {part}"
+        what = "Outcomes" if part == "outcome" else f"Values of {part}"
         since = "" if self.since == 1 else f" from about observation {self.since} on"
-        return f"{WORDS[fault].format(what=what)}{since}: {REMEDY}"
+        return f"{WORDS[fault].format(what=what)}{since}. {REMEDY}"
 
 
 @dataclass(frozen=True)
@@ -72,12 +75,13 @@ class Evidence:
     outcome: Outcome
     capital: Array = field(repr=False)  # [start, bet], what each stake has become
     kept: float  # what is on no bet
+    limit: float = 1 / LEVEL  # the capital that raises a flag
     count: int = 0  # of observations
     most: float = 1.0  # the largest capital so far
     finding: Finding | None = None
 
     @classmethod
-    def start(cls, outcome: Outcome, horizon: int) -> Evidence:
+    def start(cls, outcome: Outcome, horizon: int, limit: float = 1 / LEVEL) -> Evidence:
         """Before any observation: a stake on every fault, from every trial on."""
         hazard = 1 / horizon  # that a fault begins at a trial, if there was none before
         stakes = (1 - AT_START) * hazard * (1 - hazard) ** np.arange(horizon)
@@ -85,7 +89,11 @@ class Evidence:
         bets = list(bets_on(outcome))
         columns = [_gathered(stakes) if fault == SWAPPED else stakes for _, fault in bets]
         capital = np.stack(columns, 1) / len(bets)
-        return cls(outcome, capital, 1 - float(capital.sum()))
+        return cls(outcome, capital, 1 - float(capital.sum()), limit)
+
+    def restart(self) -> Evidence:
+        """Before any observation."""
+        return Evidence.start(self.outcome, len(self.capital), self.limit)
 
     @property
     def is_over(self) -> bool:
@@ -107,11 +115,17 @@ class Evidence:
         capital = self.capital * np.minimum(pay, MOST)
         total = float(capital.sum()) + self.kept
         grown = replace(self, capital=capital, count=self.count + 1, most=max(self.most, total))
-        return replace(grown, finding=grown._likeliest()) if total >= 1 / LEVEL else grown
+        return replace(grown, finding=grown._likeliest()) if total >= self.limit else grown
 
     def _likeliest(self) -> Finding:
         start, column = np.unravel_index(self.capital.argmax(), self.capital.shape)
         return Finding(list(bets_on(self.outcome))[column], int(start) + 1)
+
+
+def evidence_of(model: Model) -> Evidence:
+    """Before any observation, with the limit in a model's card."""
+    limit = model.measurements.get("check", {}).get("limit", 1 / LEVEL)
+    return Evidence.start(model.spec.outcome, model.spec.horizon, limit)
 
 
 def bets_on(outcome: Outcome) -> Iterator[Bet]:
@@ -140,27 +154,71 @@ def _gathered(stakes: Array) -> Array:
 
 @torch.inference_mode()
 def observe(
-    evidence: list[Evidence], engine: Engine, data: Any, design: Tensor, outcome: Tensor
+    evidence: list[Evidence],
+    engine: Engine,
+    data: Any,
+    design: Tensor,
+    outcome: Tensor,
+    task: Task | None = None,
 ) -> list[Evidence]:
     """With one more observation of each experiment, all of one length.
 
     `data` are what the engine knew before; designs [batch, design] and outcomes [batch, *event]
-    on the network's scale. It takes one pass of the network.
+    on the network's scale. It takes one pass of the network, or, of a number whose simulator is at
+    hand, draws of the posterior and what they would have given.
     """
     kind, starts = evidence[0].outcome, evidence[0].swaps
-    value = outcome.double()
-    if not starts:
+    value, swapped = outcome.double(), torch.ones(len(outcome), 0)
+    if task is not None and _can_simulate(task):
+        ranks = _simulated_ranks(task, engine, data, design, value, evidence[0].count)
+        paid = torch.stack(_of_larger_or_shifted(*ranks), -1)
+    elif not starts:
         belief = engine.predictive(data, design[:, None])[:, 0].double()
-        paid, swapped = payoffs(kind, belief, value), torch.ones(len(value), 0)
+        paid = payoffs(kind, belief, value)
     else:
         beliefs = _with_swaps(kind, engine, engine.context(data), design, starts)
         paid = payoffs(kind, beliefs[:, 0], value)
-        other = kind.mirrored(value)
-        assert other is not None
-        log_other = beliefs[:, 1:].log_prob(other[:, None].expand(-1, len(starts), *other.shape[1:]))
-        swapped = (log_other - beliefs[:, 0].log_prob(value)[:, None]).exp()
+        swapped = _payoffs_of_swaps(kind, beliefs, value)
     rows = zip(evidence, paid.numpy(), swapped.numpy(), strict=True)
     return [one.after(*found) for one, *found in rows]
+
+
+def _can_simulate(task: Task) -> bool:
+    """Whether outcomes are numbers that follow from the parameters alone."""
+    kind = task.spec.outcome
+    is_number = kind.is_ordered and kind.enumerate() is None and not kind.event_shape
+    return is_number and task.latent is None
+
+
+def _simulated_ranks(
+    task: Task, engine: Engine, data: Any, design: Tensor, value: Tensor, seed: int
+) -> tuple[Tensor, Tensor]:
+    """Where outcomes [batch] lie among simulated ones of the same designs.
+
+    An outcome that is one of them has each rank with the same probability, so that bets on ranks
+    are fair however few draws there are. Where designs are chosen a network predicts roughly: it
+    was trained to predict anywhere.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    if engine.network.conditional is None:
+        theta = engine.posterior(data).sample(SIMULATIONS, generator).transpose(0, 1)
+    else:
+        theta = engine.joint(data).sample(SIMULATIONS, generator)[:, 0]
+    designs = design.repeat_interleave(SIMULATIONS, 0)[:, None]
+    world = task.worlds(theta.flatten(0, 1), generator)
+    found = world.answer(designs, generator).unflatten(0, (len(design), SIMULATIONS))[..., 0]
+    below = (found < value[:, None]).sum(1).double() / (SIMULATIONS + 1)
+    reached = ((found <= value[:, None]).sum(1) + 1).double() / (SIMULATIONS + 1)
+    return below, reached
+
+
+def _payoffs_of_swaps(kind: Outcome, beliefs: Belief, value: Tensor) -> Tensor:
+    """What bets on swapped keys pay, [batch, swap], by beliefs [batch, 1 + swap]."""
+    other = kind.mirrored(value)
+    assert other is not None
+    others = other[:, None].expand(-1, beliefs.shape[1] - 1, *other.shape[1:])
+    usual = beliefs[:, 0].log_prob(value)
+    return (beliefs[:, 1:].log_prob(others) - usual[:, None]).exp()
 
 
 def _with_swaps(
@@ -221,10 +279,10 @@ def beyond_training(spec: Spec, context: Context) -> Iterator[str]:
         if bool(away.any()):
             yield (
                 f"{int(away.sum())} of {context.length} designs are none of the {len(points)} "
-                "points that the model was trained on: its predictions there are a guess"
+                "points that the model was trained on: its predictions there are a guess."
             )
     if context.length > spec.horizon:
         yield (
             f"{context.length} observations are more than the {spec.horizon} that the model was "
-            "trained for: its intervals may be wrong, and new faults are not looked for"
+            "trained for: its intervals may be wrong, and new faults are not looked for."
         )

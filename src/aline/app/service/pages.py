@@ -135,6 +135,7 @@ def _values(desk: Desk, experiment: Experiment) -> dict[str, Any]:
             for label in posterior.names
         ],
         "goals": _goals(experiment),
+        "warnings": experiment.warnings,
         "show_design": lambda axis, value: number(value, spans[axis]),
         "show_outcome": spec.outcome.text,
     }
