@@ -31,9 +31,7 @@ from aline.tasks import Spec, Task
 
 LEVEL = 0.05  # the chance of ever raising a flag where the model is right
 MOST = 20.0  # times a stake that one outcome pays
-NOISIER = 3.0  # times the model's spread, in the alternative of larger noise
-SHIFT = 2.0  # standard deviations, in the alternatives of shifted outcomes
-AT_START = 0.5  # of each stake is on a fault that was there from the first trial on
+AT_START = 0.3  # of each stake is on a fault that was there from the first trial on
 SIMULATIONS = 499  # draws of the posterior, among whose outcomes one finds its rank
 SWAPS = 10  # trials, evenly spaced over the horizon, from which on keys may be swapped
 _NARROW = 1e-9  # probability of a value below which its density is what counts
@@ -53,6 +51,17 @@ WORDS = {
     SWAPPED: "{what} look swapped, as if high were low and yes were no",
 }
 REMEDY = "Check apparatus, instructions and simulator before you believe the posterior."
+
+
+# What ranks are like under a fault, as normal deviates: mean and standard deviation.
+SHAPES = (
+    (NOISE, 0.0, 3.0),
+    (NOISE, 0.0, 1.7),
+    (HIGHER, 2.0, 1.0),
+    (HIGHER, 1.0, 1.0),
+    (LOWER, -2.0, 1.0),
+    (LOWER, -1.0, 1.0),
+)
 
 
 class Finding(NamedTuple):
@@ -133,7 +142,7 @@ def bets_on(outcome: Outcome) -> Iterator[Bet]:
     for name, part in outcome.parts.items():
         every = part.enumerate()
         if part.is_ordered:
-            yield from ((name, fault) for fault in (NOISE, HIGHER, LOWER))
+            yield from ((name, fault) for fault, _, _ in SHAPES)
         if every is not None:
             yield name, RANDOM
     if outcome.mirrored(torch.zeros(outcome.event_shape)) is not None:
@@ -171,7 +180,7 @@ def observe(
     value, swapped = outcome.double(), torch.ones(len(outcome), 0)
     if task is not None and _can_simulate(task):
         ranks = _simulated_ranks(task, engine, data, design, value, evidence[0].count)
-        paid = torch.stack(_of_larger_or_shifted(*ranks), -1)
+        paid = torch.stack(_of_shapes(*ranks), -1)
     elif not starts:
         belief = engine.predictive(data, design[:, None])[:, 0].double()
         paid = payoffs(kind, belief, value)
@@ -243,7 +252,7 @@ def payoffs(outcome: Outcome, belief: Belief, value: Tensor) -> Tensor:
         every = part.enumerate()
         if part.is_ordered:
             below, reached = beliefs[name].position(values[name])
-            found += _of_larger_or_shifted(below, reached)
+            found += _of_shapes(below, reached)
         if every is not None:
             found.append((-beliefs[name].log_prob(values[name])).exp() / len(every))
     if outcome.mirrored(value) is not None:
@@ -251,23 +260,17 @@ def payoffs(outcome: Outcome, belief: Belief, value: Tensor) -> Tensor:
     return torch.stack(found, -1)
 
 
-def _of_larger_or_shifted(below: Tensor, reached: Tensor) -> list[Tensor]:
-    """Payoffs by the predictive's own ranks, as normal deviates: at N(0, 3^2) and N(+-2, 1)."""
-    wide = reached - below > _NARROW
-    low, high = (torch.special.ndtri(p.clamp(_EDGE, 1 - _EDGE)) for p in (below, reached))
-    middle = (low + high) / 2
-    density = [
-        (0.5 * middle**2 * (1 - NOISIER**-2)).exp() / NOISIER,
-        *((shift * middle - 0.5 * shift**2).exp() for shift in (SHIFT, -SHIFT)),
-    ]
-    mass = [_between(low / NOISIER, high / NOISIER)]
-    mass += [_between(low - shift, high - shift) for shift in (SHIFT, -SHIFT)]
-    size = (reached - below).clamp_min(_NARROW)
-    return [torch.where(wide, m / size, d) for m, d in zip(mass, density, strict=True)]
-
-
-def _between(low: Tensor, high: Tensor) -> Tensor:
-    return torch.special.ndtr(high) - torch.special.ndtr(low)
+def _of_shapes(below: Tensor, reached: Tensor) -> list[Tensor]:
+    """What bets on `SHAPES` pay for an outcome between two ranks of the predictive."""
+    low, high = torch.special.ndtri(below), torch.special.ndtri(reached)
+    middle = torch.special.ndtri(((below + reached) / 2).clamp(_EDGE, 1 - _EDGE))
+    size = reached - below
+    found = []
+    for _, mean, std in SHAPES:
+        mass = torch.special.ndtr((high - mean) / std) - torch.special.ndtr((low - mean) / std)
+        density = (0.5 * middle**2 - 0.5 * ((middle - mean) / std) ** 2).exp() / std
+        found.append(torch.where(size > _NARROW, mass / size.clamp_min(_NARROW), density))
+    return found
 
 
 def beyond_training(spec: Spec, context: Context) -> Iterator[str]:
