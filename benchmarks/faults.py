@@ -126,7 +126,9 @@ def measured(subject: Subject, episodes: int, seed: int) -> Iterator[Row]:
         return row(spec.name, method, goal, metric, spec.horizon, proportion(found))
 
     def raised(context: Context) -> Tensor:
-        return torch.tensor([e.finding is not None for e in check_experiments(subject.model, context)])
+        return torch.tensor(
+            [e.finding is not None for e in check_experiments(subject.model, context)]
+        )
 
     yield one("none", "false_alarms", raised(good))
     for fault in ANSWERED if spec.outcome.kind == "binary" else MEASURED:

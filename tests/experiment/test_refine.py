@@ -215,7 +215,8 @@ def test_long_data_are_exact_too_and_it_says_what_it_did() -> None:
     spread = covariance[0].diagonal().sqrt()
     assert ((draws.z.mean(0) - mean[0]).abs() < 0.1 * spread).all()
     assert torch.allclose(draws.z.T.cov(), covariance[0], atol=0.12 * float(spread.max()) ** 2)
-    assert "all 2000 trials" in draws.how and "128 of them" in draws.how
+    assert "all 2000 trials" in draws.how
+    assert "128 of them" in draws.how
 
 
 def test_the_longer_the_data_the_fewer_the_draws() -> None:

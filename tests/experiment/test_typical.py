@@ -63,7 +63,9 @@ def test_each_kind_of_outcome_has_its_bets() -> None:
     assert faults["ordinal"] == [*SHIFTS, RANDOM, SWAPPED]
     assert faults["categorical"] == [RANDOM]
     both = list(bets_on(Outcomes(choice=Binary(), rt=Real(0.0, 1.0))))
-    assert both[0] == ("choice", RANDOM) and ("rt", NOISE) in both and both[-1][1] == SWAPPED
+    assert both[0] == ("choice", RANDOM)
+    assert ("rt", NOISE) in both
+    assert both[-1][1] == SWAPPED
 
 
 def test_a_position_is_a_probability_below_and_up_to_a_value() -> None:

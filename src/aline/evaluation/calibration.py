@@ -45,7 +45,7 @@ class Calibration:
         return len(self.joint)
 
     def band(self) -> tuple[int, int]:
-        """Between what counts all bins of all parameters lie, with probability 0.99 if q is right."""
+        """The counts between which all bins of all parameters lie in 99 %, if q is right."""
         tail = (1 - SURE) / (2 * BINS * max(len(self.ranks), 1))
         low, high = stats.binom.ppf([tail, 1 - tail], self.n, 1 / BINS)
         return int(low), int(high)
@@ -65,7 +65,7 @@ class Calibration:
         }
 
     def joint_p(self) -> float:
-        """How likely ranks in the joint posterior are at least as uneven as these, if q is right."""
+        """How likely joint ranks are at least as uneven as these, if q is right."""
         return float(stats.kstest(self.joint.double().numpy(), "uniform").pvalue)
 
     def sentences(self) -> list[str]:
@@ -156,9 +156,7 @@ def _joint_ranks(network: Network, played: Simulated, generator: torch.Generator
     return torch.cat(found)
 
 
-def _draws(
-    network: Network, played: Simulated, rows: slice, generator: torch.Generator
-) -> Tensor:
+def _draws(network: Network, played: Simulated, rows: slice, generator: torch.Generator) -> Tensor:
     if network.conditional is None:
         q = played.posterior
         last = Mixture(*(part[rows, -1] for part in (q.log_weight, q.mean, q.std)))

@@ -56,7 +56,9 @@ class Around(NamedTuple):
             for part in (self.centre, z)
         )
         apart = torch.cdist(asked, known) / self.width
-        norm = size * math.log(self.width * math.sqrt(2 * math.pi)) + self.root.diagonal().log().sum()
+        norm = (
+            size * math.log(self.width * math.sqrt(2 * math.pi)) + self.root.diagonal().log().sum()
+        )
         density: Tensor = (-0.5 * apart.square()).logsumexp(1) - math.log(len(known)) - norm
         return density
 

@@ -139,7 +139,9 @@ class Refiner:
             share = 1.0 if power == 1 else share + float(power) * (1 - share)
             kept = chosen((power * gain).softmax(0), count, generator)
             cloud, steps = self._move(cloud.take(kept), share, generator), steps + 1
-        how = f"{count} draws of the network's posterior, moved to the likelihood's in {steps} steps"
+        how = (
+            f"{count} draws of the network's posterior, moved to the likelihood's in {steps} steps"
+        )
         return Draws(cloud.z, own, how)
 
     def _is_enough(self, cloud: _Cloud) -> bool:

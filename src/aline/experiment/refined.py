@@ -85,11 +85,14 @@ def refine_posterior(state: State, task: Task | None) -> RefinedPosterior:
             f"a refined posterior needs the likelihood of the parameters alone, which task "
             f"{spec.name} does not have: use posterior()"
         )
+
     def refiner_of(seen: Context) -> Refiner:
         engine = state.engine
-        belief = state.posterior if seen is state.context else posterior_of(engine, engine.read(seen))
+        belief = (
+            state.posterior if seen is state.context else posterior_of(engine, engine.read(seen))
+        )
         return Refiner(known, belief.mixture, seen, belief.joint)
 
     draws = draw_posterior(refiner_of, state.context, torch.Generator())
-    # Data that do not fit the model stay what they are; how far the network was trained is no matter.
+    # Data that do not fit the model are a reason for doubt here too; too long ones are not.
     return RefinedPosterior(draws, spec.parameters, lambda: state.misfit)

@@ -9,8 +9,8 @@ whenever one stops.
 
 A network is right only nearly, and least of all about what is rare. So one outcome pays 20 times
 the stake at most, and no single one raises a flag; and where a model's card says that more than 20
-is often reached in simulated experiments, more it must be (evaluation/faults.py). Beyond the horizon that it was trained for its
-predictions are nobody's promise: the check ends there.
+is often reached in simulated experiments, more it must be (evaluation/faults.py). Beyond the
+horizon that a model was trained for its predictions are nobody's promise: the check ends there.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ def _payoffs_of_swaps(kind: Outcome, beliefs: Belief, value: Tensor) -> Tensor:
 def _with_swaps(
     kind: Outcome, engine: Engine, context: Context, design: Tensor, starts: list[int]
 ) -> Belief:
-    """What is believed as it is, and if answers were mirrored from each start on, [batch, 1 + n]."""
+    """Beliefs [batch, 1 + start]: as it is, and if answers were mirrored from a start on."""
     batch, many = len(design), 1 + len(starts)
     outcomes = context.outcomes[:, None].repeat_interleave(many, 1)
     for row, start in enumerate(starts, 1):
