@@ -254,6 +254,10 @@ def evaluate(
     output: Annotated[
         Path | None, typer.Option(help="Also write the result there, as JSON.")
     ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(help="Also write a report there, as HTML, and its numbers beside it as JSON."),
+    ] = None,
     record: Annotated[
         bool, typer.Option("--record", help="Also keep what it is at the end in the model's card.")
     ] = False,
@@ -270,6 +274,7 @@ def evaluate(
     from aline.app.card import record_in_card, verdict_lines
     from aline.app.scores import MANY, bound, compare, measure, more_lines, score_lines
     from aline.app.subject import open_subject
+    from aline.evaluation.judge import with_check
 
     subject = open_subject(model, task)
     if verdict:
@@ -291,8 +296,12 @@ def evaluate(
         more = more_lines(pace, again) if episodes is None else []
     if output is not None:
         _write_json(output, result)
+    if report is not None:
+        from aline.app.evaluation import write_evaluation  # matplotlib, only when it is needed
+
+        write_evaluation(result, subject.name, report)
     if record:
-        record_in_card(subject.model, result)
+        record_in_card(with_check(subject.model, subject.task), result)
     stored = subject.model.measurements.get("verdict")
     show(result, [*score_lines(result), *more, *verdict_lines(stored)], as_json)
     if output is not None and not as_json:

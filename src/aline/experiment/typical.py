@@ -15,6 +15,7 @@ horizon that a model was trained for its predictions are nobody's promise: the c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -27,9 +28,10 @@ from aline.engine import Engine
 from aline.episodes import Context
 from aline.model import Model
 from aline.spaces import Belief, Outcome
-from aline.tasks import Spec, Task
+from aline.tasks import Spec, Task, simulator_of
 
 LEVEL = 0.05  # the chance of ever raising a flag where the model is right
+RICHEST = 1e200  # a capital beyond which nothing changes
 MOST = 20.0  # times a stake that one outcome pays
 AT_START = 0.3  # of each stake is on a fault that was there from the first trial on
 SIMULATIONS = 499  # draws of the posterior, among whose outcomes one finds its rank
@@ -107,7 +109,8 @@ class Evidence:
     @property
     def is_over(self) -> bool:
         """Whether there is nothing more to find."""
-        return self.finding is not None or self.count >= len(self.capital)
+        is_off = self.limit == math.inf
+        return is_off or self.finding is not None or self.count >= len(self.capital)
 
     @property
     def swaps(self) -> list[int]:
@@ -121,7 +124,7 @@ class Evidence:
         pay[: self.count + 1] = payoff
         if self.swaps:
             pay[self.swaps, -1] = swapped
-        capital = self.capital * np.minimum(pay, MOST)
+        capital = np.minimum(self.capital * np.minimum(pay, MOST), RICHEST)
         total = float(capital.sum()) + self.kept
         grown = replace(self, capital=capital, count=self.count + 1, most=max(self.most, total))
         return replace(grown, finding=grown._likeliest()) if total >= self.limit else grown
@@ -132,9 +135,17 @@ class Evidence:
 
 
 def evidence_of(model: Model) -> Evidence:
-    """Before any observation, with the limit in a model's card."""
-    limit = model.measurements.get("check", {}).get("limit", 1 / LEVEL)
-    return Evidence.start(model.spec.outcome, model.spec.horizon, limit)
+    """Before any observation, with the limit in a model's card.
+
+    Without one, answers are checked as theory has it, and numbers only where their simulator is at
+    hand: a network that predicts numbers roughly would raise flags where all is well.
+    """
+    spec, task = model.spec, simulator_of(model.spec)
+    is_fair = not any(fault == NOISE for _, fault in bets_on(spec.outcome))
+    is_fair = is_fair or (task is not None and _can_simulate(task))
+    measured = model.measurements.get("check", {})
+    limit = measured.get("limit", 1 / LEVEL if is_fair else math.inf)
+    return Evidence.start(spec.outcome, spec.horizon, limit)
 
 
 def bets_on(outcome: Outcome) -> Iterator[Bet]:
