@@ -6,6 +6,7 @@ saw before it died is what the next one computes from the same events.
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -419,6 +420,8 @@ def _looked_at(state: State) -> tuple[Evidence, tuple[Measured, ...]]:
 
 def _adding(state: State, unchecked: tuple[Measured, ...], new: Measured) -> tuple[Measured, ...]:
     """With one more to check, within the horizon and once outcomes have a scale."""
+    if state.evidence.limit == math.inf:  # nothing is looked for
+        return ()
     before = state.engine.context(new.data).length
     first = UNITS if state.is_standardised else 0
     return (*unchecked, new) if first <= before < state.spec.horizon else unchecked
