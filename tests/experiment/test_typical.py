@@ -149,6 +149,7 @@ def test_looking_after_every_trial_finds_the_same_as_looking_once() -> None:
     once, often = (told(Experiment(model), swapping, 3) for _ in range(2))
     for _ in range(4):
         assert often._state.checked.count == len(often.trials)
+        assert not often._state.after({"event": "closed"}).unchecked  # it is kept
         told(often, lambda x: x > 0.3, 1)
         told(once, lambda x: x > 0.3, 1)
     assert often._state.checked.most == pytest.approx(once._state.checked.most, rel=1e-6)
@@ -159,7 +160,7 @@ def test_abandoning_what_was_odd_takes_the_warning_back() -> None:
     for outcome in (3.0, 9.0, -3.0):
         experiment.tell(experiment.ask(), outcome)
     assert experiment.warnings
-    experiment.abandon(2)
+    experiment.undo()
     experiment.abandon(1)
     assert not experiment.warnings
 

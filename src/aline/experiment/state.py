@@ -102,7 +102,8 @@ class State:
                 f"the journal holds an event {event['event']!r} that this aline does not know: "
                 "upgrade aline"
             )
-        changes = handler(self, event)
+        changes = _looked_at(self)
+        changes |= handler(self, event)
         if "key" in event:
             changes["keys"] = self.keys.adding(event["key"], event)
         return replace(self, sequence=self.sequence + 1, **changes)
@@ -314,6 +315,7 @@ def _asked(state: State, event: Event) -> Changes:
         "open": {**state.open, number: read_design(state.spec.design, design)},
         "rows": state.rows,
         "data": state.data,
+        **_looked_at(state),
     }
 
 
@@ -404,18 +406,19 @@ def _measured(state: State, designs: Tensor, outcomes: Sequence[Any]) -> Changes
     kind, data = state.spec.outcome, state.data
     y = kind.to_network(kind.from_plain(outcomes))
     y = y if state.is_standardised else y.float()
-    evidence, unchecked = _looked_at(state)
+    looked_at = _looked_at(state)
+    unchecked = looked_at["unchecked"]
     for design, value in zip(designs, y[:, None], strict=True):
         unchecked = _adding(state, unchecked, Measured(data, design, value))
         data = state.engine.extend(data, design[None], value)
-    return {"data": data, "evidence": evidence, "unchecked": unchecked}
+    return {**looked_at, "data": data, "unchecked": unchecked}
 
 
-def _looked_at(state: State) -> tuple[Evidence, tuple[Measured, ...]]:
-    """The evidence so far, and what it does not know."""
+def _looked_at(state: State) -> Changes:
+    """The evidence so far, and what it does not know; what was computed once stays."""
     if "checked" in vars(state):  # where a cached property keeps its value
-        return state.checked, ()
-    return state.evidence, state.unchecked
+        return {"evidence": state.checked, "unchecked": ()}
+    return {"evidence": state.evidence, "unchecked": state.unchecked}
 
 
 def _adding(state: State, unchecked: tuple[Measured, ...], new: Measured) -> tuple[Measured, ...]:
