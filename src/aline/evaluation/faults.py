@@ -48,6 +48,11 @@ class Faulty:
             return outcome
         return self.fault.change(self.world, designs, outcome, generator)
 
+    def branches(self, designs: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """One draw."""
+        outcomes = self.answer(designs, generator)[:, :, None]
+        return outcomes, torch.ones(outcomes.shape[:3])
+
 
 def faulty_experiments(
     model: Model, task: Task, target: Sequence[str], fault: Fault | None, episodes: int, seed: int
