@@ -20,7 +20,7 @@ export const OPERATORS = {
   Clip: ([x, low, high]) => clip(x, low?.data[0] ?? -Infinity, high?.data[0] ?? Infinity),
   Concat: (parts, { axis }) => concat(parts, axis),
   Cos: each(Math.cos),
-  Div: both((x, y) => x / y),
+  Div: ([a, b]) => multiply(a, unary(b, (y) => 1 / y)),
   Equal: both((x, y) => (x === y ? 1 : 0)),
   Erf: each(erf),
   Exp: each(Math.exp),
@@ -44,7 +44,7 @@ export const OPERATORS = {
   Not: each((x) => (x ? 0 : 1)),
   Or: both((x, y) => (x || y ? 1 : 0)),
   Pad: pad,
-  Pow: both((x, y) => (y === 2 ? x * x : x ** y)),
+  Pow: ([a, b]) => power(a, b),
   Reciprocal: each((x) => 1 / x),
   ReduceSum: reduceSum,
   Relu: ([x]) => relu(x),
@@ -79,6 +79,14 @@ function relu({ shape, data }) {
 
 function clip(x, low, high) {
   return unary(x, (v) => Math.min(Math.max(v, low), high));
+}
+
+// A square and a power of one positive number, without the price of a general power.
+function power(a, b) {
+  if (b.data.length === 1 && b.data[0] === 2) return multiply(a, a);
+  if (a.data.length > 1 || a.data[0] <= 0) return binary(a, b, Math.pow);
+  const log = Math.log(a.data[0]);
+  return unary(b, (y) => Math.exp(log * y));
 }
 
 function roundToEven(x) {

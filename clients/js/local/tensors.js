@@ -131,11 +131,13 @@ export function matmul(a, b) {
 }
 
 // Two rows by four columns at a time: eight sums stay in registers, each number is read less often.
+// A last row without a partner is its own.
 function product(a, atA, b, atB, out, atOut, rows, inner, columns) {
-  const fours = columns - (columns % 4), twos = rows - (rows % 2);
-  for (let i = 0; i < twos; i += 2) {
-    const top = atA + i * inner, bottom = top + inner;
-    const to = atOut + i * columns, below = to + columns;
+  const fours = columns - (columns % 4);
+  for (let i = 0; i < rows; i += 2) {
+    const partner = i + 1 < rows ? 1 : 0;
+    const top = atA + i * inner, bottom = top + partner * inner;
+    const to = atOut + i * columns, below = to + partner * columns;
     for (let j = 0; j < fours; j += 4) {
       let s0 = 0, s1 = 0, s2 = 0, s3 = 0, t0 = 0, t1 = 0, t2 = 0, t3 = 0;
       for (let k = 0, at = atB + j; k < inner; k++, at += columns) {
@@ -148,16 +150,13 @@ function product(a, atA, b, atB, out, atOut, rows, inner, columns) {
       out[below + j] = t0; out[below + j + 1] = t1; out[below + j + 2] = t2; out[below + j + 3] = t3;
     }
   }
-  if (fours < columns) singles(a, atA, b, atB, out, atOut, 0, twos, inner, columns, fours);
-  if (twos < rows) singles(a, atA, b, atB, out, atOut, twos, rows, inner, columns, 0);
+  for (let j = fours; j < columns; j++) column(a, atA, b, atB + j, out, atOut + j, rows, inner, columns);
 }
 
-function singles(a, atA, b, atB, out, atOut, first, end, inner, columns, from) {
-  for (let i = first; i < end; i++) {
-    for (let j = from; j < columns; j++) {
-      let sum = 0;
-      for (let k = 0, at = atB + j; k < inner; k++, at += columns) sum += a[atA + i * inner + k] * b[at];
-      out[atOut + i * columns + j] = sum;
-    }
+function column(a, atA, b, atB, out, atOut, rows, inner, columns) {
+  for (let i = 0; i < rows; i++) {
+    let sum = 0;
+    for (let k = 0; k < inner; k++) sum += a[atA + i * inner + k] * b[atB + k * columns];
+    out[atOut + i * columns] = sum;
   }
 }

@@ -1,0 +1,168 @@
+"""An experiment in JavaScript is the same as in Python: trials, posteriors, predictions."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import aline
+from aline.app.web import export_web
+from aline.episodes.goals import in_turn, predictions
+from aline.experiment.journals import replay
+from aline.experiment.state import State
+from aline.model import Model
+from aline.spaces import Box
+
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+
+ROOT = Path(__file__).parents[2]
+TOLERANCE = 1e-4
+
+ASK, KNOW = ["ask"], ["posterior"]
+
+
+def answers(*outcomes: Any, first: int = 0) -> list[list[Any]]:
+    """So many trials, each asked, told and looked at."""
+    told = [[ASK, ["tell", first + i, outcome], KNOW] for i, outcome in enumerate(outcomes)]
+    return [step for steps in told for step in steps]
+
+
+SCENES: dict[str, dict[str, Any]] = {
+    "threshold": {
+        "model": "psychometric",
+        "settings": {"target": ["threshold", "slope"], "seed": 3},
+        "steps": [*answers(1, 0, 1, 1, 0, 1), ["predict", {"stimulus": [-2.0, 0.5]}, 0.9]],
+    },
+    "all-in-turns": {"model": "psychometric", "settings": {}, "steps": answers(1, 0, 0, 1, 1, 0)},
+    "open-and-taken-back": {
+        "model": "psychometric",
+        "settings": {"target": ["guess", "lapse"], "trials": 9, "seed": 11},
+        "steps": [
+            *answers(1, 1), ASK, ASK, ASK, ["tell", 3, 0], ASK, ["abandon", 2], ["undo"], KNOW,
+            ["change", {"target": ["slope"]}], ["tell", 6, 1, {"stimulus": 1.25}, {"rt": 0.4}],
+            ["attach", {"stimulus": [-1.0, 0.5]}, [0, 1]], KNOW, ASK, ["abandon", 0], KNOW, ["status"],
+        ],
+    },  # fmt: skip
+    "predictions": {
+        "model": "psychometric",
+        "settings": {"target": ["predictions"]},
+        "steps": [
+            *answers(1, 0), ["change", {"target": [{"region": {"stimulus": [-1.0, 1.0]}}, "slope"]}],
+            *answers(1, first=2), ["change", {"target": [{"predictions": {"stimulus": [0.5, 2.0]}}]}], ASK,
+        ],
+    },  # fmt: skip
+    "restricted": {
+        "model": "psychometric",
+        "settings": {"seed": 5, "target": [{"in_turn": [["threshold"], ["guess", "lapse"]]}]},
+        "steps": [
+            ["restrict", {"candidates": {"stimulus": [-2.0, -1.0, 0.0, 0.7, 1.0]}, "repeats": False}],
+            *answers(1, 0, 1), ["restrict", {"box": {"stimulus": [-1.0, 1.0]}}], *answers(0, first=3),
+        ],
+    },  # fmt: skip
+    "location": {
+        "model": "location",
+        "settings": {"seed": 1},
+        "steps": [*answers(0.2, -0.3, 1.1), ["predict", {"x": [0.1, 0.8], "y": [0.5, 0.2]}], ASK, ASK],
+    },
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What JavaScript gave at every step of every scene."""
+    node = shutil.which("node")
+    if node is None:
+        pytest.skip("Node is not installed: apt-get install nodejs")
+    folder = tmp_path_factory.mktemp("web")
+    for name in {scene["model"] for scene in SCENES.values()}:
+        export_web(aline.load(name), folder / name)
+    scenes = [{**scene, "folder": str(folder / scene["model"])} for scene in SCENES.values()]
+    (folder / "scenes.json").write_text(json.dumps(scenes))
+    library = folder / "psychometric" / "aline"
+    command = [node, str(Path(__file__).parent / "play.mjs"), str(library), str(folder / "scenes.json")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=250)
+    assert done.returncode == 0, done.stderr
+    return dict(zip(SCENES, json.loads(done.stdout), strict=True))
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_every_step_is_as_in_python(name: str, played: dict[str, Any]) -> None:
+    scene = SCENES[name]
+    experiment = started(aline.load(scene["model"]), dict(scene["settings"]))
+    for step, heard in zip(scene["steps"], played[name]["heard"], strict=True):
+        expected = done(experiment, *step)
+        if expected is not None:
+            compare(heard, expected, f"{name} {step}")
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_python_goes_on_with_its_journal(name: str, played: dict[str, Any]) -> None:
+    """Events are the same: what a page measured can be replayed in Python."""
+    created, *events = played[name]["state"]["journal"]
+    state = replay(State.start(aline.load(SCENES[name]["model"]), created), events, name)
+    experiment = started(aline.load(SCENES[name]["model"]), dict(SCENES[name]["settings"]))
+    for step in SCENES[name]["steps"]:
+        done(experiment, *step)
+    compare([vars(trial) for trial in state.trials], [vars(trial) for trial in experiment.trials], name)
+
+
+def started(model: Model, settings: dict[str, Any]) -> aline.Experiment:
+    settings["horizon"] = settings.pop("trials", None)
+    target = settings.pop("target", None)
+    return aline.Experiment(model, None if target is None else [target_of(t) for t in target], **settings)
+
+
+def target_of(plain: Any) -> Any:
+    """A target from plain data."""
+    if isinstance(plain, str):
+        return plain
+    if "in_turn" in plain:
+        return in_turn(*plain["in_turn"])
+    if "region" in plain:
+        return predictions(region=Box(**{n: tuple(b) for n, b in plain["region"].items()}))
+    return predictions(at=plain["predictions"])
+
+
+def done(experiment: aline.Experiment, method: str, *given: Any) -> Any:
+    """A step in Python, as plain data; None where nothing is compared."""
+    if method == "posterior":
+        known = experiment.posterior()
+        return {
+            n: {"mean": known[n].mean, "std": known[n].std, "interval": known[n].interval()}
+            for n in known.names
+        }
+    if method == "predict":
+        return experiment.predict(given[0]).summary(*given[1:])
+    if method == "change":
+        experiment.target = [target_of(one) for one in given[0]["target"]]
+        return None
+    if method == "restrict":
+        box = given[0].get("box")
+        allowed = None if box is None else Box(**{n: tuple(b) for n, b in box.items()})
+        experiment.restrict(given[0].get("candidates", allowed), repeats=given[0].get("repeats", True))
+        return None
+    if method == "status":
+        return {"told": 4, "trials": [vars(trial) for trial in experiment.trials]}
+    if method == "tell":
+        note = given[3] if len(given) > 3 else None
+        return vars(experiment.tell(*given[:3], note=note))
+    found = getattr(experiment, method)(*given)
+    return [vars(one) for one in found] if isinstance(found, tuple) else vars(found)
+
+
+def compare(heard: Any, expected: Any, where: str) -> None:
+    """Every number within the tolerance, everything else the same."""
+    if isinstance(expected, dict):
+        for key, value in expected.items():
+            compare(heard[key], value, f"{where} {key}")
+    elif isinstance(expected, list | tuple):
+        assert len(heard) == len(expected), where
+        for i, (one, other) in enumerate(zip(heard, expected, strict=True)):
+            compare(one, other, f"{where} {i}")
+    elif isinstance(expected, float):
+        assert heard == pytest.approx(expected, abs=TOLERANCE), where
+    else:
+        assert heard == expected, where
