@@ -16,4 +16,5 @@ export { LocalClient } from "./local/client.js";
 export { LocalExperiment } from "./local/experiment.js";
 export { forget } from "./local/journal.js";
 export { load } from "./local/model.js";
+export { keepOffline } from "./offline.js";
 export { Client, Experiment } from "./remote.js";

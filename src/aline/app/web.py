@@ -158,7 +158,7 @@ def spread_of(spec: Spec) -> list[list[float]]:
 
 def copy_library(folder: Path) -> Path:
     """The JavaScript of this version, so that it always fits the files beside it."""
-    ignored = shutil.ignore_patterns("example", "node_modules", "*.md", "package*.json")
+    ignored = shutil.ignore_patterns("demo", "example", "node_modules", "*.md", "package*.json")
     shutil.copytree(library(), folder, ignore=ignored, dirs_exist_ok=True)
     return folder
 
