@@ -82,7 +82,12 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     scenes = [{**scene, "folder": str(folder / scene["model"])} for scene in SCENES.values()]
     (folder / "scenes.json").write_text(json.dumps(scenes))
     library = folder / "psychometric" / "aline"
-    command = [node, str(Path(__file__).parent / "play.mjs"), str(library), str(folder / "scenes.json")]
+    command = [
+        node,
+        str(Path(__file__).parent / "play.mjs"),
+        str(library),
+        str(folder / "scenes.json"),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=250)
     assert done.returncode == 0, done.stderr
     return dict(zip(SCENES, json.loads(done.stdout), strict=True))
@@ -106,13 +111,17 @@ def test_python_goes_on_with_its_journal(name: str, played: dict[str, Any]) -> N
     experiment = started(aline.load(SCENES[name]["model"]), dict(SCENES[name]["settings"]))
     for step in SCENES[name]["steps"]:
         done(experiment, *step)
-    compare([vars(trial) for trial in state.trials], [vars(trial) for trial in experiment.trials], name)
+    compare(
+        [vars(trial) for trial in state.trials], [vars(trial) for trial in experiment.trials], name
+    )
 
 
 def started(model: Model, settings: dict[str, Any]) -> aline.Experiment:
     settings["horizon"] = settings.pop("trials", None)
     target = settings.pop("target", None)
-    return aline.Experiment(model, None if target is None else [target_of(t) for t in target], **settings)
+    return aline.Experiment(
+        model, None if target is None else [target_of(t) for t in target], **settings
+    )
 
 
 def target_of(plain: Any) -> Any:
@@ -142,10 +151,14 @@ def done(experiment: aline.Experiment, method: str, *given: Any) -> Any:
     if method == "restrict":
         box = given[0].get("box")
         allowed = None if box is None else Box(**{n: tuple(b) for n, b in box.items()})
-        experiment.restrict(given[0].get("candidates", allowed), repeats=given[0].get("repeats", True))
+        experiment.restrict(
+            given[0].get("candidates", allowed), repeats=given[0].get("repeats", True)
+        )
         return None
     if method == "status":
-        return {"told": 4, "trials": [vars(trial) for trial in experiment.trials]}
+        told = [trial for trial in experiment.trials if trial.state == "told"]
+        counted = sum(trial.source == "asked" for trial in told)
+        return {"told": counted, "trials": [vars(trial) for trial in experiment.trials]}
     if method == "tell":
         note = given[3] if len(given) > 3 else None
         return vars(experiment.tell(*given[:3], note=note))
