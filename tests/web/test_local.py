@@ -21,53 +21,19 @@ pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 ROOT = Path(__file__).parents[2]
 TOLERANCE = 1e-4
 
-ASK, KNOW = ["ask"], ["posterior"]
+SCENES: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "scenes.json").read_text())
 
 
-def answers(*outcomes: Any, first: int = 0) -> list[list[Any]]:
-    """So many trials, each asked, told and looked at."""
-    told = [[ASK, ["tell", first + i, outcome], KNOW] for i, outcome in enumerate(outcomes)]
-    return [step for steps in told for step in steps]
-
-
-SCENES: dict[str, dict[str, Any]] = {
-    "threshold": {
-        "model": "psychometric",
-        "settings": {"target": ["threshold", "slope"], "seed": 3},
-        "steps": [*answers(1, 0, 1, 1, 0, 1), ["predict", {"stimulus": [-2.0, 0.5]}, 0.9]],
-    },
-    "all-in-turns": {"model": "psychometric", "settings": {}, "steps": answers(1, 0, 0, 1, 1, 0)},
-    "open-and-taken-back": {
-        "model": "psychometric",
-        "settings": {"target": ["guess", "lapse"], "trials": 9, "seed": 11},
-        "steps": [
-            *answers(1, 1), ASK, ASK, ASK, ["tell", 3, 0], ASK, ["abandon", 2], ["undo"], KNOW,
-            ["change", {"target": ["slope"]}], ["tell", 6, 1, {"stimulus": 1.25}, {"rt": 0.4}],
-            ["attach", {"stimulus": [-1.0, 0.5]}, [0, 1]], KNOW, ASK, ["abandon", 0], KNOW, ["status"],
-        ],
-    },  # fmt: skip
-    "predictions": {
-        "model": "psychometric",
-        "settings": {"target": ["predictions"]},
-        "steps": [
-            *answers(1, 0), ["change", {"target": [{"region": {"stimulus": [-1.0, 1.0]}}, "slope"]}],
-            *answers(1, first=2), ["change", {"target": [{"predictions": {"stimulus": [0.5, 2.0]}}]}], ASK,
-        ],
-    },  # fmt: skip
-    "restricted": {
-        "model": "psychometric",
-        "settings": {"seed": 5, "target": [{"in_turn": [["threshold"], ["guess", "lapse"]]}]},
-        "steps": [
-            ["restrict", {"candidates": {"stimulus": [-2.0, -1.0, 0.0, 0.7, 1.0]}, "repeats": False}],
-            *answers(1, 0, 1), ["restrict", {"box": {"stimulus": [-1.0, 1.0]}}], *answers(0, first=3),
-        ],
-    },  # fmt: skip
-    "location": {
-        "model": "location",
-        "settings": {"seed": 1},
-        "steps": [*answers(0.2, -0.3, 1.1), ["predict", {"x": [0.1, 0.8], "y": [0.5, 0.2]}], ASK, ASK],
-    },
-}  # fmt: skip
+def steps_of(scene: dict[str, Any]) -> list[list[Any]]:
+    """With ["answers", first, [outcome, ...]] as so many trials, each asked, told and looked at."""
+    steps: list[list[Any]] = []
+    for method, *given in scene["steps"]:
+        if method != "answers":
+            steps.append([method, *given])
+            continue
+        for number, outcome in enumerate(given[1], given[0]):
+            steps += [["ask"], ["tell", number, outcome], ["posterior"]]
+    return steps
 
 
 @pytest.fixture(scope="module")
@@ -79,15 +45,14 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("web")
     for name in {scene["model"] for scene in SCENES.values()}:
         export_web(aline.load(name), folder / name)
-    scenes = [{**scene, "folder": str(folder / scene["model"])} for scene in SCENES.values()]
+    scenes = [
+        {"folder": str(folder / one["model"]), "settings": one["settings"], "steps": steps_of(one)}
+        for one in SCENES.values()
+    ]
     (folder / "scenes.json").write_text(json.dumps(scenes))
     library = folder / "psychometric" / "aline"
-    command = [
-        node,
-        str(Path(__file__).parent / "play.mjs"),
-        str(library),
-        str(folder / "scenes.json"),
-    ]
+    script = Path(__file__).parent / "play.mjs"
+    command = [node, str(script), str(library), str(folder / "scenes.json")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=250)
     assert done.returncode == 0, done.stderr
     return dict(zip(SCENES, json.loads(done.stdout), strict=True))
@@ -97,7 +62,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_every_step_is_as_in_python(name: str, played: dict[str, Any]) -> None:
     scene = SCENES[name]
     experiment = started(aline.load(scene["model"]), dict(scene["settings"]))
-    for step, heard in zip(scene["steps"], played[name]["heard"], strict=True):
+    for step, heard in zip(steps_of(scene), played[name]["heard"], strict=True):
         expected = done(experiment, *step)
         if expected is not None:
             compare(heard, expected, f"{name} {step}")
@@ -109,19 +74,17 @@ def test_python_goes_on_with_its_journal(name: str, played: dict[str, Any]) -> N
     created, *events = played[name]["state"]["journal"]
     state = replay(State.start(aline.load(SCENES[name]["model"]), created), events, name)
     experiment = started(aline.load(SCENES[name]["model"]), dict(SCENES[name]["settings"]))
-    for step in SCENES[name]["steps"]:
+    for step in steps_of(SCENES[name]):
         done(experiment, *step)
-    compare(
-        [vars(trial) for trial in state.trials], [vars(trial) for trial in experiment.trials], name
-    )
+    replayed, lived = ([vars(one) for one in each.trials] for each in (state, experiment))
+    compare(replayed, lived, name)
 
 
 def started(model: Model, settings: dict[str, Any]) -> aline.Experiment:
     settings["horizon"] = settings.pop("trials", None)
     target = settings.pop("target", None)
-    return aline.Experiment(
-        model, None if target is None else [target_of(t) for t in target], **settings
-    )
+    aims = None if target is None else [target_of(one) for one in target]
+    return aline.Experiment(model, aims, **settings)
 
 
 def target_of(plain: Any) -> Any:
@@ -151,9 +114,8 @@ def done(experiment: aline.Experiment, method: str, *given: Any) -> Any:
     if method == "restrict":
         box = given[0].get("box")
         allowed = None if box is None else Box(**{n: tuple(b) for n, b in box.items()})
-        experiment.restrict(
-            given[0].get("candidates", allowed), repeats=given[0].get("repeats", True)
-        )
+        repeats = given[0].get("repeats", True)
+        experiment.restrict(given[0].get("candidates", allowed), repeats=repeats)
         return None
     if method == "status":
         told = [trial for trial in experiment.trials if trial.state == "told"]

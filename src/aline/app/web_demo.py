@@ -29,8 +29,8 @@ def write_demo(model: Model, folder: Path) -> Path:
     """The page, and the model beside it."""
     if model.spec.name != SHOWN:
         raise InputError(
-            f"the page simulates a participant of {SHOWN}, got {model.spec.name}: see docs/browser.md "
-            "for a page of your own"
+            f"the page simulates a participant of {SHOWN}, got {model.spec.name}: "
+            "docs/browser.md says how to make a page of your own"
         )
     shutil.copytree(library() / "demo", folder, dirs_exist_ok=True)
     export_web(model, folder / SHOWN)

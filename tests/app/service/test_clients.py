@@ -65,97 +65,12 @@ for step in json.load(open(sys.argv[4])):
 print(json.dumps(heard))
 """
 
-JAVASCRIPT = """
-import { readFileSync } from "node:fs";
-const [, , folder, url, token, file] = process.argv;
-const { AlineError, Client, Experiment, load, LocalClient, LocalExperiment } = await import(`${folder}/aline.js`);
-const local = async () => {
-  const stored = new Map(); // what a browser's storage does
-  const storage = {
-    getItem: (key) => stored.get(key) ?? null, setItem: (key, text) => stored.set(key, text),
-    key: (place) => [...stored.keys()][place], get length() { return stored.size; },
-  };
-  const read = (name) => new Uint8Array(readFileSync(`${url}/${name}`));
-  return new LocalClient({ psychometric: await load(url, { read }) }, { storage });
-};
-const client = url.startsWith("http") ? new Client(url, { token: token || null, timeout: 60000 }) : await local();
-const kept = {};
-const heard = [];
-const plain = (value) => {
-  if (value instanceof Experiment || value instanceof LocalExperiment) return value.name;
-  return value instanceof Uint8Array ? new TextDecoder().decode(value) : value;
-};
-for (const step of JSON.parse(readFileSync(file))) {
-  const on = step.on === "client" ? client : kept[step.on];
-  const given = step.with.map((a) => (`${a}`.startsWith("$") ? kept[a.slice(1)] : a));
-  try {
-    const found = await on[step.do](...given);
-    if (step.as) kept[step.as] = found;
-    heard.push(["change", "close"].includes(step.do) ? null : plain(found));
-  } catch (error) {
-    if (!(error instanceof AlineError)) throw error;
-    heard.push({ status: error.status, detail: error.message });
-  }
-}
-console.log(JSON.stringify(heard));
-"""
 
-
-R = """
-arguments <- commandArgs(trailingOnly = TRUE)
-source(file.path(arguments[1], "aline.R"))
-client <- aline_client(arguments[2], token = if (nchar(arguments[3])) arguments[3], timeout = 60)
-steps <- jsonlite::fromJSON(arguments[4], simplifyVector = FALSE)
-kept <- list(client = client)
-value <- function(given) if (is.character(given) && startsWith(given, "$")) kept[[substring(given, 2)]] else given
-heard <- lapply(steps, function(step) {
-  given <- lapply(step$with, value)
-  if (step$do %in% c("create", "change")) given <- c(Filter(Negate(is.list), given), unlist(Filter(is.list, given), recursive = FALSE))
-  found <- tryCatch(do.call(kept[[step$on]][[step$do]], given), aline_error = function(error) list(status = error$status, detail = error$message))
-  if (!is.null(step$as)) kept[[step$as]] <<- found
-  if (step$do %in% c("change", "close") && is.null(found$status)) return(NULL)
-  if (is.function(found$ask)) found$name else found
-})
-cat(jsonlite::toJSON(heard, auto_unbox = TRUE, null = "null", digits = I(17)))
-"""
-
-OCTAVE = """
-arguments = argv();
-addpath(arguments{1});
-client = aline(arguments{2}, 'token', arguments{3}, 'timeout', 60);
-steps = jsondecode(fileread(arguments{4}));
-kept.client = client;
-heard = {};
-for i = 1:numel(steps)
-  if iscell(steps), step = steps{i}; else, step = steps(i); end
-  given = step.with;
-  if ~iscell(given), given = num2cell(given); end
-  for j = 1:numel(given)
-    if ischar(given{j}) && strncmp(given{j}, '$', 1), given{j} = kept.(given{j}(2:end)); end
-  end
-  on = kept.(step.on);
-  try
-    if any(strcmp(step.do, {'change', 'close'}))
-      on.(step.do)(given{:});
-      found = [];
-    else
-      found = on.(step.do)(given{:});
-    end
-    if isfield(step, 'as') && ~isempty(step.as), kept.(step.as) = found; end
-    if isstruct(found) && isfield(found, 'ask'), found = found.name; end
-  catch failure
-    found = struct('status', sscanf(failure.identifier, 'aline:http%d'), 'detail', failure.message);
-  end
-  heard{end + 1} = found;
-end
-printf('%s', jsonencode(heard));
-"""
-
-# A program, how it runs a file, what the file is called, and where the client is.
+# A program with its options, the file that it runs, and the client.
 LANGUAGES = {
-    "javascript": ("node", [], JAVASCRIPT, "converse.mjs", "js"),
-    "r": ("Rscript", ["--vanilla"], R, "converse.R", "r"),
-    "octave": ("octave-cli", ["--norc", "--quiet"], OCTAVE, "converse.m", "octave"),
+    "javascript": (["node"], "converse.mjs", "js"),
+    "r": (["Rscript", "--vanilla"], "converse.R", "r"),
+    "octave": (["octave-cli", "--norc", "--quiet"], "converse.m", "octave"),
 }
 
 
@@ -164,12 +79,11 @@ def converse(language: str, url: str, token: str, steps: list[Any], folder: Path
     if language == "python":
         command = [sys.executable, "-I", "-c", PYTHON, str(ROOT / "clients" / "python")]
     else:
-        name, options, script, file, client = LANGUAGES[language]
-        program = shutil.which(name)
-        if program is None:
+        (name, *options), file, client = LANGUAGES[language]
+        if shutil.which(name) is None:
             pytest.skip(f"{name} is not installed: scripts/system")
-        (folder / file).write_text(script)
-        command = [program, *options, str(folder / file), str(ROOT / "clients" / client)]
+        script = CONVERSATION.parent / file
+        command = [name, *options, str(script), str(ROOT / "clients" / client)]
     (folder / "steps.json").write_text(json.dumps(steps))
     done = subprocess.run(
         [*command, url, token, str(folder / "steps.json")],
