@@ -53,7 +53,7 @@ export class JsPsychAline {
 
   async trial(display, { experiment, show, choices, outcome, stimulus_duration: duration }, onLoad) {
     const { number, design } = await nextTrial(experiment);
-    const stage = layOut(display, choices);
+    const stage = layOut(display, choices, number);
     const shown = show(stage, design);
     onLoad();
     if (duration !== null) this.jsPsych.pluginAPI.setTimeout(() => (stage.style.visibility = "hidden"), duration);
@@ -94,7 +94,7 @@ async function nextTrial(experiment) {
   return trials.find(({ state }) => state === "asked") ?? experiment.ask();
 }
 
-function layOut(display, choices) {
+function layOut(display, choices, number) {
   display.innerHTML = '<div class="aline-stimulus"></div><div class="aline-choices"></div>';
   const row = display.querySelector(".aline-choices");
   for (const { key, label } of choices) {
@@ -102,7 +102,9 @@ function layOut(display, choices) {
     Object.assign(button, { value: label, textContent: `${key.toUpperCase()} ${label}`, className: "jspsych-btn" });
     button.style.cssText = "touch-action: manipulation; min-width: 7em; min-height: 3em; margin: 0.5em";
   }
-  return display.querySelector(".aline-stimulus");
+  const stage = display.querySelector(".aline-stimulus");
+  stage.dataset.trial = number;
+  return stage;
 }
 
 const summary = (posterior) => JSON.parse(JSON.stringify(posterior));

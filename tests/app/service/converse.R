@@ -11,7 +11,7 @@ heard <- lapply(steps, function(step) {
   if (step$do %in% c("create", "change")) given <- c(Filter(Negate(is.list), given), unlist(Filter(is.list, given), recursive = FALSE))
   found <- tryCatch(do.call(kept[[step$on]][[step$do]], given), aline_error = function(error) list(status = error$status, detail = error$message))
   if (!is.null(step$as)) kept[[step$as]] <<- found
-  if (step$do %in% c("change", "close") && is.null(found$status)) return(NULL)
-  if (is.function(found$ask)) found$name else found
+  if (step$do %in% c("change", "close") && !is.numeric(found$status)) return(NULL)
+  if (is.list(found) && is.function(found$ask)) found$name else found
 })
 cat(jsonlite::toJSON(heard, auto_unbox = TRUE, null = "null", digits = I(17)))
