@@ -1,12 +1,11 @@
 """An experiment in JavaScript is the same as in Python: trials, posteriors, predictions."""
 
 import json
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from web import node
 
 import aline
 from aline.app.web import export_web
@@ -39,9 +38,6 @@ def steps_of(scene: dict[str, Any]) -> list[list[Any]]:
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What JavaScript gave at every step of every scene."""
-    node = shutil.which("node")
-    if node is None:
-        pytest.skip("Node is not installed: apt-get install nodejs")
     folder = tmp_path_factory.mktemp("web")
     for name in {scene["model"] for scene in SCENES.values()}:
         export_web(aline.load(name), folder / name)
@@ -49,13 +45,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         {"folder": str(folder / one["model"]), "settings": one["settings"], "steps": steps_of(one)}
         for one in SCENES.values()
     ]
-    (folder / "scenes.json").write_text(json.dumps(scenes))
-    library = folder / "psychometric" / "aline"
-    script = Path(__file__).parent / "play.mjs"
-    command = [node, str(script), str(library), str(folder / "scenes.json")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=250)
-    assert done.returncode == 0, done.stderr
-    return dict(zip(SCENES, json.loads(done.stdout), strict=True))
+    return dict(zip(SCENES, node.run("play.mjs", scenes, folder), strict=True))
 
 
 @pytest.mark.parametrize("name", SCENES)

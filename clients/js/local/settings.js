@@ -13,7 +13,7 @@ const shown = (value) => JSON.stringify(value) ?? String(value);
 
 export function readSettings(model, settings) {
   for (const name of Object.keys(settings)) {
-    if (LATER.includes(name)) throw new AlineError(422, `${name} is not known to this model's network: leave it out, or train a model whose task has it`);
+    if (LATER.includes(name)) throw new AlineError(422, `an experiment takes no ${name} yet: leave it out`);
     if (!KNOWN.includes(name)) throw new AlineError(422, `an experiment has the settings ${KNOWN.join(", ")}, got ${name}`);
   }
   const { target, trials, horizon = trials, stop, seed = 0, candidates = 200, metadata = {}, name, storage } = settings;
