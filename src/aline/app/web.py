@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 import zlib
 from pathlib import Path
 from typing import Any
@@ -158,8 +157,11 @@ def spread_of(spec: Spec) -> list[list[float]]:
 
 def copy_library(folder: Path) -> Path:
     """The JavaScript of this version, so that it always fits the files beside it."""
-    ignored = shutil.ignore_patterns("demo", "example", "node_modules", "*.md", "package*.json")
-    shutil.copytree(library(), folder, ignore=ignored, dirs_exist_ok=True)
+    source = library()
+    for path in (*source.glob("*.js"), *source.glob("local/*.js")):
+        place = folder / path.relative_to(source)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(place, path.read_bytes())
     return folder
 
 
