@@ -18,7 +18,7 @@ from aline.episodes import goal_of
 from aline.errors import InputError, InternalError
 from aline.files import write_atomically
 from aline.model import Model
-from aline.spaces import Outcome, Parameters
+from aline.spaces import Outcome, Parameters, Real
 from aline.spaces.priors import NormalScale, Prior, Scale, TableScale, UniformScale
 from aline.tasks import PREDICTIONS, Spec
 
@@ -145,8 +145,8 @@ def _density(prior: Prior, place: int, scale: Scale) -> dict[str, float]:
 
 def reaches_of(outcome: Outcome) -> dict[str, list[float]]:
     """Between what numbers an outcome may lie, for each part that is a number."""
-    parts = {name: part for name, part in outcome.parts.items() if hasattr(part, "reach")}
-    return {name: list(part.reach()) for name, part in parts.items()}
+    every = outcome.parts.items()
+    return {name: list(part.reach()) for name, part in every if isinstance(part, Real)}
 
 
 def spread_of(spec: Spec) -> list[list[float]]:

@@ -25,6 +25,7 @@ for i = 1:numel(steps)
     end
     if isfield(step, 'as') && ~isempty(step.as), kept.(step.as) = found; end
     if isstruct(found) && isfield(found, 'ask'), found = found.name; end
+    if isstruct(found) && any(strcmp(method, {'models', 'experiments', 'attach'})), found = num2cell(found); end % a list, even of one
   catch failure
     if ~strncmp(failure.identifier, 'aline:', 6), rethrow(failure); end
     found = struct('status', sscanf(failure.identifier, 'aline:http%d'), 'detail', failure.message);
