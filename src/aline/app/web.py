@@ -158,7 +158,7 @@ def spread_of(spec: Spec) -> list[list[float]]:
 def copy_library(folder: Path) -> Path:
     """The JavaScript of this version, so that it always fits the files beside it."""
     source = library()
-    for path in (*source.glob("*.js"), *source.glob("local/*.js")):
+    for path in (*source.glob("*.js"), *source.glob("local/*.js"), source / "package.json"):
         place = folder / path.relative_to(source)
         place.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(place, path.read_bytes())
