@@ -43,6 +43,11 @@ export class Mixture {
     return dot(this.weights, this.means.map((m, i) => ndtr((x - m) / this.stds[i])));
   }
 
+  /** The probability of more than x. */
+  beyond(x) {
+    return dot(this.weights, this.means.map((m, i) => ndtr((m - x) / this.stds[i])));
+  }
+
   pdf(x) {
     const one = (m, i) => Math.exp(-0.5 * ((x - m) / this.stds[i]) ** 2 - LOG_SQRT_2PI) / this.stds[i];
     return dot(this.weights, this.means.map(one));

@@ -239,8 +239,9 @@ class Counted {
 
   summary(level) {
     const [values, edges] = this.kind.cells;
-    const below = [0, ...edges.map((edge) => this.mixture.cdf(edge)), 1];
-    const weights = values.map((_, i) => Math.max(below[i + 1] - below[i], 0));
+    const below = [0, ...edges.map((edge) => this.mixture.cdf(edge))];
+    const weights = edges.map((_, i) => Math.max(below[i + 1] - below[i], 0));
+    weights.push(this.mixture.beyond(edges.at(-1))); // one less a sum would be rounding times a billion squared
     const mean = dot(weights, values), std = Math.sqrt(dot(weights, values.map((x) => (x - mean) ** 2)));
     return { mean, std, interval: tails(level).map((p) => this.kind.countOf(this.mixture.quantile(p))), probabilities: null };
   }

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-import aline
+from aline import __version__
 from aline.engine.export import to_bytes
 from aline.engine.runners import GRAPH, OnnxRunner
 from aline.episodes import goal_of
@@ -72,7 +72,7 @@ def describe(model: Model, graph: bytes) -> dict[str, Any]:
     task = {name: value for name, value in model.card()["task"].items() if name != "config"}
     return {
         "format": FORMAT,
-        "aline": aline.__version__,
+        "aline": __version__,
         "digest": model.digest,
         "task": task,
         "policy": model.network.config.policy,
@@ -167,7 +167,7 @@ def copy_library(folder: Path) -> Path:
 
 def library() -> Path:
     """Where the JavaScript is: in an installed package, or in a checkout."""
-    package = Path(aline.__file__).parent
+    package = Path(__file__).parents[1]
     places = [package / "clients" / "js", package.parents[1] / "clients" / "js"]
     for place in places:
         if (place / "aline.js").is_file():
