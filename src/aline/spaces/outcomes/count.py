@@ -88,8 +88,8 @@ class Counted(Mixture):
         wide = self.double().unsqueeze(len(self.shape))
         below = Mixture.cdf(wide, edges)
         cells_below = torch.cat([below.new_zeros(*self.shape, 1), below], -1).diff(dim=-1)
-        # The last cell by the other tail: the rounding of one less a sum would be 1e-16 of a billion
-        # squared, a spread of ten.
+        # The last cell by the other tail: one less a rounded sum, 1e-16, times a billion squared
+        # would be a spread of ten.
         tail = torch.special.ndtr((wide.mean - edges[-1]) / wide.std)
         beyond = (wide.log_weight.exp() * tail).sum(-1)
         weights = torch.cat([cells_below.clamp_min(0), beyond], -1)
