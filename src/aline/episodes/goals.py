@@ -280,8 +280,8 @@ def draw_goals(
         points = world.sample(count, generator)
     else:
         points = spec.design.sample(batch, count, generator)
-    if count and spec.design.points is None and not (world and world.is_recorded):
-        points = _in_regions(points, generator)
+        if count and spec.design.points is None:
+            points = _in_regions(points, generator)
     return Goal(masks[drawn], points, torch.ones(batch, count, dtype=torch.bool))
 
 
