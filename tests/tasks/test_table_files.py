@@ -41,7 +41,7 @@ def test_hpob_numbers_are_read_as_they_are(hpob: Path) -> None:
 
 
 def test_an_unknown_search_space_names_those_there_are(hpob: Path) -> None:
-    with pytest.raises(NotFoundError, match="5859, 5891, got '5860': did you mean 5859"):
+    with pytest.raises(NotFoundError, match="5859, 5891, got '5860': use one of these"):
         read_tables(hpob, "5860")
     with pytest.raises(NotFoundError, match="name one"):
         read_tables(hpob)

@@ -45,8 +45,8 @@ class LearnedKernel(nn.Module):
         self.mean = nn.Linear(features, 1)
         self.weigh = nn.Linear(features, features)
         self.place = nn.Linear(design, axes)
-        self.log_rest = nn.Parameter(torch.tensor(-3.0))
-        self.log_noise = nn.Parameter(torch.tensor(-5.0))
+        self.log_rest = nn.Parameter(torch.tensor(-4.0))
+        self.log_noise = nn.Parameter(torch.tensor(-7.0))
 
     @property
     def noise(self) -> Tensor:

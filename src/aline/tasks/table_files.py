@@ -75,11 +75,14 @@ def _prepared(table: Table, is_error: bool, repeated: Repeated) -> Table:
 
 
 def _with_logarithms(columns: list[str], tables: list[Table]) -> tuple[list[str], list[Table]]:
-    """Positive columns that span orders of magnitude as their logarithms."""
+    """Positive columns that span orders of magnitude as their logarithms.
+
+    Where all columns lie in [0, 1], as HPO-B's do, someone has scaled them already.
+    """
     every = torch.cat([table.X for table in tables])
     low, high = every.min(0).values, every.max(0).values
     wide = (low > 0) & (high > WIDE * low)
-    if not bool(wide.any()):
+    if not bool(wide.any()) or bool((low >= 0).all() and (high <= 1).all()):
         return columns, tables
     named = [f"log10_{c}" if w else c for c, w in zip(columns, wide.tolist(), strict=True)]
     return named, [
