@@ -21,7 +21,7 @@ from aline.landscapes.families import Family, Row
 FOLDS = 3
 MOST_ROWS = 400  # of a data set: a landscape needs many fits
 TOGETHER = 16  # configurations measured before they are kept
-OUTCOME = "accuracy"
+OUTCOME = "y"  # accuracy; the name that `read_tables` expects
 
 Data = tuple[Any, Any]
 Progress = Callable[[str, int, int], None]
