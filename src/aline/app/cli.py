@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 import typer
 
 from aline import __version__
+from aline.app.commands_landscapes import data as data_commands
 from aline.app.commands_report import reports
 from aline.app.commands_service import service, token
 from aline.app.failures import Commands
@@ -36,6 +37,7 @@ app = typer.Typer(
 app.add_typer(reports)
 app.add_typer(service)
 app.add_typer(token, name="token")
+app.add_typer(data_commands, name="data")
 
 
 def main() -> None:
@@ -112,7 +114,11 @@ def models(
 @app.command(epilog="Example: [bold]aline train decay.py:task --budget 5min[/bold]")
 def train(
     task: Annotated[
-        str, typer.Argument(metavar="TASK|FILE.PY:OBJECT", help="A built-in task or your own.")
+        str,
+        typer.Argument(
+            metavar="TASK|FILE.PY:OBJECT|TABLES[:SPACE]",
+            help="A built-in task, your own, or recorded tables.",
+        ),
     ],
     budget: Annotated[
         str | None,
@@ -355,6 +361,7 @@ def bench(
     models: Annotated[
         Path | None, typer.Option(help="The folder of trained models that protocols measures.")
     ] = None,
+    data: Annotated[Path | None, typer.Option(help="The folder of tables that hpo reads.")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Methods measured at once.")] = 1,
     resume: Annotated[
         bool, typer.Option("--resume", help="Take what an earlier run has measured already.")
@@ -376,7 +383,7 @@ def bench(
 
     chosen = _names(tasks) or tuple(only or ()) or None
     settings = Settings(
-        quick, seed, episodes, chosen, _names(methods), budget, jobs, resume, models
+        quick, seed, episodes, chosen, _names(methods), budget, jobs, resume, models, data
     )
     for each in [find(one) for one in (BENCHES if name == "all" else [name])]:
         with progress_bar() as progress:
