@@ -38,7 +38,7 @@ class ModelConfig:
     implied: bool = True
     # How often a guess of the posterior is made better by what a learned likelihood says near it
     # (model/emulator.py).
-    looks: int = 2
+    looks: int = 0
     # Whether q also knows every parameter given others (model/joint.py).
     joint: bool = True
     # What knows more of the task than a network learns (model/advice.py), and its settings.
