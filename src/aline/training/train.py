@@ -134,7 +134,7 @@ def default_model(task: Task, differentiable: bool) -> ModelConfig:
     knows what they are worth; without one it proposes a point if that can be learned by gradient.
 
     Zoom layers pay where fine steps in a design make a difference, looks where an outcome is one of
-    a few (docs/notes/network.md). A proposed point learns from q's gradient, which looks do not pass.
+    a few (docs/notes/network.md). Looks do not pass q's gradient, by which a proposed point learns.
     """
     proposes = task.model.get("policy") == "box"
     usual = ModelConfig(
