@@ -19,7 +19,7 @@ SIZES = {
     "components": 4,
     "octaves": 2,
     "policy_layers": 2,
-    "looks": 1,
+    "newton_steps": 1,
 }
 
 

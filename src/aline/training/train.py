@@ -31,7 +31,7 @@ from aline.training.workers import Workers, joined, was_restarted
 
 Config = TypeVar("Config", ModelConfig, TrainingConfig)
 
-LOOKS = 2  # where they pay
+NEWTON_STEPS = 2  # where they pay
 FINE = 0.01  # a resolution from which on zoom layers pay
 
 
@@ -133,14 +133,14 @@ def default_model(task: Task, differentiable: bool) -> ModelConfig:
     """What the task asks for, else the paper's sizes. The policy scores candidates where a teacher
     knows what they are worth; without one it proposes a point if that can be learned by gradient.
 
-    Zoom layers pay where fine steps in a design make a difference, looks where an outcome is one of
-    a few (docs/notes/network.md). Looks do not pass q's gradient, by which a proposed point learns.
+    Zoom layers pay where fine steps in a design make a difference. Newton steps pay where an outcome
+    is one of a few (docs/notes/network.md); they pass no gradient to a proposed point.
     """
     proposes = task.model.get("policy") == "box"
     usual = ModelConfig(
         octaves=max(1, round(-math.log2(task.spec.resolution))),
         zoom_layers=2 if task.spec.resolution <= FINE else 0,
-        looks=LOOKS if has_few_outcomes(task) and not proposes else 0,
+        newton_steps=NEWTON_STEPS if has_few_outcomes(task) and not proposes else 0,
     )
     chosen = adjusted(usual, task.model)
     in_box = task.spec.design.points is None and differentiable and "policy" not in task.model
