@@ -141,7 +141,7 @@ class Network(Encoder):
         return self.guesses(encoded)[-1]
 
     def guesses(self, encoded: Encoded) -> list[Mixture]:
-        """The marginal posteriors as first guessed, then after each Newton step: all are learned."""
+        """The marginal posteriors as first guessed, then after each step: all are learned."""
         decoded = self.decode(encoded, self._parameter_tokens(encoded))
         return self._guesses_of(encoded, decoded)
 

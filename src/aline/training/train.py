@@ -133,8 +133,8 @@ def default_model(task: Task, differentiable: bool) -> ModelConfig:
     """What the task asks for, else the paper's sizes. The policy scores candidates where a teacher
     knows what they are worth; without one it proposes a point if that can be learned by gradient.
 
-    Zoom layers pay where fine steps in a design make a difference. Newton steps pay where an outcome
-    is one of a few (docs/notes/network.md); they pass no gradient to a proposed point.
+    Zoom layers pay where small changes of a design matter. Newton steps pay where an outcome is one
+    of a few (docs/notes/network.md); they pass no gradient to a proposed point.
     """
     proposes = task.model.get("policy") == "box"
     usual = ModelConfig(
