@@ -135,7 +135,7 @@ def default_model(task: Task, differentiable: bool) -> ModelConfig:
     gradient, which looks do not pass.
     """
     is_taught = teacher_for(task, adjusted(ModelConfig(), task.model)) is not None
-    in_box = task.spec.design.points is None and differentiable and not is_taught
+    in_box = task.spec.design.is_plain and differentiable and not is_taught
     policy = task.model.get("policy", "box" if in_box else "pool")
     chosen = ModelConfig(
         policy=policy,
@@ -171,6 +171,11 @@ def choose_policy_loss(
     if model.policy == "plugin":
         return None
     if model.policy == "box":
+        if task.spec.design.points is None and not task.spec.design.is_plain:
+            raise InputError(
+                "policy 'box' proposes any point between bounds, and these designs have sets of "
+                "values or a condition: use policy='pool', which chooses among what is possible"
+            )
         if credit in ("immediate", "return", "information"):
             raise InputError(f"credit {credit!r} is for a pool policy: use paired or pathwise")
         if credit == "pathwise" and not differentiable:
