@@ -12,7 +12,7 @@ from torch import Tensor
 
 from aline.errors import InputError
 from aline.spaces import Design, parts
-from aline.spaces.parts import Part, is_list, plain_part
+from aline.spaces.parts import Part, is_list, plain_part, read_part
 from aline.tasks import PREDICTIONS, Spec
 
 TRAINING_POINTS = 8  # prediction inputs of an episode whose goal is predictions
@@ -94,7 +94,7 @@ class Predictions:
     """Predictions wanted at given designs, or all over a region, in the user's units."""
 
     at: Mapping[str, Any] | None = None
-    region: Design | None = None
+    region: Design | Part | None = None  # a part as plain data comes from a client
 
     def __post_init__(self) -> None:
         if (self.at is None) == (self.region is None):
@@ -102,11 +102,20 @@ class Predictions:
                 "predictions take designs or a region: predictions(at={...}) or "
                 "predictions(region=Box(...))"
             )
-        if self.region is not None and not isinstance(self.region, Design):
+        if self.region is not None and not isinstance(self.region, Design | Mapping):
             raise InputError(f"a region must be a Box, got {self.region!r}")
 
 
-def predictions(*, at: Mapping[str, Any] | None = None, region: Design | None = None) -> Target:
+def region_of(space: Design, wanted: Predictions) -> Design:
+    """The region of a design space that predictions are wanted in."""
+    assert wanted.region is not None
+    is_plain = isinstance(wanted.region, Mapping)
+    return read_part(space, wanted.region) if is_plain else wanted.region
+
+
+def predictions(
+    *, at: Mapping[str, Any] | None = None, region: Design | Part | None = None
+) -> Target:
     """A target: outcomes at designs or in a region.
 
     ``predictions(at={"time": [1, 2, 3]})``, ``predictions(region=Box(time=(0, 2)))``. Axes that a
@@ -213,9 +222,10 @@ def _points(spec: Spec, wanted: Predictions) -> Tensor:
         if not len(points):
             raise InputError("predictions(at=...) needs at least one design, got none")
         return points
-    if is_list(spec.design, wanted.region):
-        return spec.design.read(wanted.region.point_columns())
-    return _spread(spec.design, plain_part(spec.design, wanted.region))
+    region = region_of(spec.design, wanted)
+    if is_list(spec.design, region):
+        return spec.design.read(region.point_columns())
+    return _spread(spec.design, plain_part(spec.design, region))
 
 
 def _spread(space: Design, part: Part | None = None) -> Tensor:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from aline.episodes import goal_of, predictions
-from aline.episodes.goals import InTurn, Predictions, Target, in_turn
+from aline.episodes.goals import InTurn, Predictions, Target, in_turn, region_of
 from aline.errors import InputError, nearest
 from aline.experiment.trial import plain_designs
 from aline.model import Model
@@ -186,9 +186,10 @@ def _plain_predictions(spec: Spec, wanted: Predictions) -> dict[str, Any]:
     if wanted.region is None:
         assert wanted.at is not None
         return {PREDICTIONS: plain_designs(spec.design, wanted.at)}
-    if is_list(spec.design, wanted.region):  # a pool or a grid is its points
-        return {PREDICTIONS: plain_designs(spec.design, wanted.region.point_columns())}
-    return {REGION: plain_part(spec.design, wanted.region)}
+    region = region_of(spec.design, wanted)
+    if is_list(spec.design, region):  # a pool or a grid is its points
+        return {PREDICTIONS: plain_designs(spec.design, region.point_columns())}
+    return {REGION: plain_part(spec.design, region)}
 
 
 def read_target(spec: Spec, plain: Iterable[Any]) -> tuple[Target, ...]:

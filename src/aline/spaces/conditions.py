@@ -71,6 +71,8 @@ class Term:
     def __abs__(self) -> Term:
         return Term(["abs", self.tree], self._axes)
 
+    abs = __abs__  # as of a tensor
+
     __hash__ = None  # type: ignore[assignment]
 
 
@@ -101,6 +103,8 @@ class Condition:
         stand_ins = {name: Term([_AXIS, name], axes) for name in axes}
         try:
             found = function(_Named(stand_ins))
+        except InputError:
+            raise
         except (TypeError, AttributeError, ValueError, RuntimeError):
             return cls(axes, function)
         return cls(axes, None, found.tree) if isinstance(found, Term) else cls(axes, function)

@@ -116,16 +116,18 @@ class Design:
         <Design soon in [0, 9], late in [0, 9], where late > soon>
         """
         wanted = Condition.of(self.axes, condition)
-        points = self.points
-        if points is not None:
-            points = points[wanted(self._columns(points))]
-            if len(points) < 2:
-                raise InputError(
-                    f"a condition must leave at least two points, and {wanted.words()} leaves "
-                    f"{len(points)} of {len(self.points or ())}: relax it"
-                )
+        points = None if self.points is None else self._points_where(wanted, self.points)
         both = wanted if self.condition is None else self.condition & wanted
         return Design(self.axes, points, self.relative, self.linear_within, both, self.repeats)
+
+    def _points_where(self, wanted: Condition, points: Tensor) -> Tensor:
+        left = points[wanted(self._columns(points))]
+        if len(left) < 2:
+            raise InputError(
+                f"a condition must leave at least two points, and {wanted.words()} leaves "
+                f"{len(left)} of {len(points)}: relax it"
+            )
+        return left
 
     def _share_allowed(self) -> float:
         for count in TRIED:
@@ -360,9 +362,12 @@ class Design:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for a card."""
+        # Those of continuous axes in single precision, as the cards of earlier models have them.
+        rounded = torch.stack([self.low, self.high], -1).tolist()
+        every = zip(self.axes.items(), rounded, strict=True)
         bounds = {
-            name: [lo, hi]
-            for name, lo, hi in zip(self.names, self.low.tolist(), self.high.tolist(), strict=True)
+            name: pair if isinstance(axis, Continuous) else [axis.low, axis.high]
+            for (name, axis), pair in every
         }
         plain: dict[str, Any] = {
             "bounds": bounds,

@@ -68,12 +68,17 @@ def _some_values(name: str, whole: Levels, part: Axis) -> list[Value]:
 def read_part(space: Design, plain: Part) -> Design:
     """What `plain_part` wrote, or what a client sends, as a box."""
     _check_names(space, list(plain))
-    return Design(
-        {
-            name: Continuous(*given) if space.axes[name].values is None else Levels(given)
-            for name, given in plain.items()
-        }
-    )
+    return Design({name: _part_axis(name, space.axes[name], plain[name]) for name in plain})
+
+
+def _part_axis(name: str, whole: Axis, given: Sequence[Value]) -> Axis:
+    if isinstance(whole, Levels):
+        return Levels(given)
+    if len(given) != 2 or any(isinstance(end, str) for end in given):
+        raise InputError(
+            f"{name} lies {whole.words()}: a part of it is [low, high], got {list(given)!r}"
+        )
+    return Continuous(float(given[0]), float(given[1]))
 
 
 def contains(space: Design, part: Part, numbers: Tensor) -> Tensor:

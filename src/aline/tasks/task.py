@@ -305,7 +305,9 @@ class Task:
         columns = [as_float_tensor(near[name]) for name in self.spec.design.names]
         space = self.spec.design
         x = space.to_network(torch.stack(columns, -1))
-        return x if space.is_plain else space.possible(x, space.sample(*x.shape[:2], generator))
+        if space.is_plain:
+            return x
+        return space.possible(x, space.sample(x.shape[0], x.shape[1], generator))
 
     def log_prob(self, theta: Tensor, designs: Tensor, outcomes: Tensor) -> Tensor:
         """Log likelihood [batch, count] of network-scale values; batch axes broadcast.

@@ -22,6 +22,7 @@ from aline.app.plots.canvas import (
     styled,
 )
 from aline.app.plots.designs import told_numbers
+from aline.app.plots.scales import places, set_scale
 from aline.spaces import Outcome
 
 COLUMNS = 95  # of responses that fit beside each other; closer ones are stacked
@@ -43,7 +44,7 @@ def plot_curve(demo: Demo) -> Figure:
             _draw_expectation(axes, curves)
             _draw_data(axes, demo, name, outcome, curves[0])
             axes.set_xlabel(demo.spec.label(axis))
-            axes.set_xlim(curves[0].x[0], curves[0].x[-1])
+            set_scale(axes, "x", demo.spec.design.axes[axis], margin=0)
             legend_above(axes, 5)
     return drawn
 
@@ -63,7 +64,7 @@ def _draw_expectation(axes: Axes, curves: list[Expectation]) -> None:
 
 def _draw_data(axes: Axes, demo: Demo, name: str, outcome: Outcome, about: Expectation) -> None:
     (axis,) = demo.spec.design.names
-    x = np.array([step.design[axis] for step in demo.steps[1:]], dtype=np.float64)
+    x = places(demo.spec.design.axes[axis], [step.design[axis] for step in demo.steps[1:]])
     y = told_numbers(demo, name)
     if not outcome.has_interval:
         _draw_responses(axes, x, y, outcome, about)

@@ -24,6 +24,7 @@ from aline.app.plots.canvas import (
     ruled,
     styled,
 )
+from aline.app.plots.scales import places, set_scale
 from aline.spaces import Outcome
 
 # A design axis that is measured on a parameter's own scale.
@@ -61,10 +62,7 @@ def _draw_axis(axes: Axes, demo: Demo, axis: str) -> None:
     for i, label in enumerate(companions(demo, axis)):
         _draw_belief(axes, demo, label, is_first=i == 0)
     _draw_trials(axes, demo, axis)
-    position = demo.spec.design.names.index(axis)
-    low, high = float(demo.spec.design.low[position]), float(demo.spec.design.high[position])
-    margin = 0.03 * (high - low)
-    axes.set_ylim(low - margin, high + margin)
+    set_scale(axes, "y", demo.spec.design.axes[axis])
     axes.set_xlim(0, len(demo.steps))
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.set_ylabel(demo.spec.label(axis))
@@ -72,7 +70,7 @@ def _draw_axis(axes: Axes, demo: Demo, axis: str) -> None:
 
 def _draw_trials(axes: Axes, demo: Demo, axis: str) -> None:
     trials = np.arange(1, len(demo.steps))
-    values = np.array([step.design[axis] for step in demo.steps[1:]])
+    values = places(demo.spec.design.axes[axis], [step.design[axis] for step in demo.steps[1:]])
     outcome, outcomes = leading(demo)
     if not outcome.has_interval:
         for place in reversed(range(len(outcome.labels))):

@@ -6,12 +6,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import MaxNLocator
 
 from aline.app.demo import LEVEL, Demo, Interval
 from aline.app.expectation import Array
 from aline.app.plots.canvas import DATA, INK, MUTED, PAPER, POSTERIOR, WIDE, figure, styled
 from aline.app.plots.designs import companions
+from aline.app.plots.scales import ends, places, set_scale
 
 Pair = tuple[str, str]
 # Nats below the peak, and how dark each step is drawn.
@@ -29,12 +29,12 @@ def sources(demo: Demo) -> list[Pair]:
 
 def plot_plane(demo: Demo) -> Figure:
     """Where was measured: in the whole plane, and close up where there is something to find."""
-    low, high = demo.spec.design.low.tolist(), demo.spec.design.high.tolist()
+    across, up = (ends(axis) for axis in demo.spec.design.axes.values())
     pairs = sources(demo)
     with styled():
         drawn = figure(WIDE, 4.4)
         whole, close = drawn.subplots(1, 2)
-        _draw_plane(whole, demo, (low[0], high[0]), (low[1], high[1]))
+        _draw_plane(whole, demo, across, up)
         _draw_path(whole, demo)
         whole.set_title("everywhere", color=MUTED, fontsize=8.5)
         window = _close_up(demo, pairs) if pairs else None
@@ -64,11 +64,11 @@ def _draw_plane(axes: Axes, demo: Demo, x: Interval, y: Interval) -> None:
             zorder=4,
             label="truth" if i == 0 else None,
         )
+    across, up = demo.spec.design.names
+    set_scale(axes, "x", demo.spec.design.axes[across])
+    set_scale(axes, "y", demo.spec.design.axes[up])
     axes.set_xlim(x)
     axes.set_ylim(y)
-    axes.xaxis.set_major_locator(MaxNLocator(5))
-    axes.yaxis.set_major_locator(MaxNLocator(5))
-    across, up = demo.spec.design.names
     axes.set_xlabel(demo.spec.label(across))
     axes.set_ylabel(demo.spec.label(up))
 
@@ -79,9 +79,10 @@ def _frame(axes: Axes, x: Interval, y: Interval) -> None:
     axes.add_patch(Rectangle((x[0], y[0]), *size, fill=False, edgecolor=MUTED, linewidth=0.8))
 
 
-def _designs(demo: Demo) -> tuple[list[float], list[float]]:
-    across, up = demo.spec.design.names
-    return [s.design[across] for s in demo.steps[1:]], [s.design[up] for s in demo.steps[1:]]
+def _designs(demo: Demo) -> tuple[Array, Array]:
+    axes = demo.spec.design.axes
+    across, up = (places(axes[name], [s.design[name] for s in demo.steps[1:]]) for name in axes)
+    return across, up
 
 
 def _draw_path(axes: Axes, demo: Demo) -> None:

@@ -10,11 +10,12 @@ import numpy as np
 import torch
 
 from aline.app.demo import Observer, targeted
-from aline.app.expectation import Curves, along, true_curves
+from aline.app.expectation import Curves, along, drawn_along, true_curves, values_along
 from aline.app.plots.pairs import has_pairs, paired, scalar_draws, shown_range
+from aline.app.plots.scales import ends, places, ticks
 from aline.experiment import Experiment, Marginal, Posterior, Predictive, Trial
 from aline.model import Mixture
-from aline.spaces import Outcome
+from aline.spaces import Axis, Log, Outcome
 from aline.tasks import PREDICTIONS, Spec
 
 POINTS = 101  # along a parameter or a design axis
@@ -48,7 +49,10 @@ def draw(experiment: Experiment, observer: Observer | None) -> Plain:
         "trials": [
             {
                 "number": t.number,
-                "design": t.design,
+                "design": {
+                    name: float(places(axis, [t.design[name]])[0])
+                    for name, axis in spec.design.axes.items()
+                },
                 "values": _values(spec.outcome, t.outcome),
                 "state": t.state,
             }
@@ -56,14 +60,17 @@ def draw(experiment: Experiment, observer: Observer | None) -> Plain:
         ],
         "asked": len(trials),
         "told": told,
-        "axes": [
-            {"name": name, "label": spec.label(name), "low": low, "high": high}
-            for name, low, high in zip(
-                spec.design.names, spec.design.low.tolist(), spec.design.high.tolist(), strict=True
-            )
-        ],
+        "axes": [_axis(name, spec.label(name), axis) for name, axis in spec.design.axes.items()],
         "widths": _widths(experiment, prior, told),
     }
+
+
+def _axis(name: str, label: str, axis: Axis) -> Plain:
+    """Where values are drawn, and the names of levels that have room."""
+    low, high = ends(axis)
+    named = [] if axis.values is None else list(zip(*ticks(axis), strict=True))
+    is_log = isinstance(axis, Log)
+    return {"name": name, "label": label, "low": low, "high": high, "log": is_log, "ticks": named}
 
 
 def prior_of(spec: Spec) -> Posterior:
@@ -165,13 +172,13 @@ def _curve(experiment: Experiment, observer: Observer | None) -> Plain:
     """The expected outcome along the only design axis, a panel for each part of it."""
     space = experiment.spec.design
     x = along(space, POINTS)
-    predictive = experiment.predict({space.names[0]: x.tolist()})
+    predictive = experiment.predict({space.names[0]: values_along(space, x)})
     truth = None if observer is None else true_curves(observer.task, observer.world, x)
     panels = [
         _panel(name, experiment.spec.outcome.parts[name], part, truth)
         for name, part in predictive.parts.items()
     ]
-    return {"kind": "curve", "x": x.tolist(), "panels": panels}
+    return {"kind": "curve", "x": drawn_along(space, x).tolist(), "panels": panels}
 
 
 def _panel(name: str, outcome: Outcome, predictive: Predictive, truth: Curves | None) -> Plain:
@@ -199,14 +206,23 @@ def _panel(name: str, outcome: Outcome, predictive: Predictive, truth: Curves | 
 def _plane(experiment: Experiment) -> Plain:
     """The expected outcome over two design axes, row by row of the second; the first of several."""
     space = experiment.spec.design
-    edges = [
-        np.linspace(low, high, 2 * SIDE + 1)[1::2]
-        for low, high in zip(space.low.tolist(), space.high.tolist(), strict=True)
-    ]
-    columns = [axis.reshape(-1).tolist() for axis in np.meshgrid(*edges)]
-    predictive = experiment.predict(dict(zip(space.names, columns, strict=True)))
-    label, mean = next(iter(next(iter(predictive.parts.values())).curves.items()))
-    return {"kind": "plane", "side": SIDE, "label": label, "mean": mean.tolist()}
+    across, up = (_cells(axis) for axis in space.axes.values())
+    x = torch.cartesian_prod(up, across).flip(-1)
+    is_possible = space.allows(x)
+    rows = [space.name_values(row) for row in space.to_user(x[is_possible]).tolist()]
+    columns = {name: [row[name] for row in rows] for name in space.names}
+    predictive = experiment.predict(columns)
+    label, found = next(iter(next(iter(predictive.parts.values())).curves.items()))
+    mean = torch.full(is_possible.shape, math.nan)
+    mean[is_possible] = torch.as_tensor(found, dtype=mean.dtype)
+    shape = {"columns": len(across), "rows": len(up)}
+    return {"kind": "plane", **shape, "label": label, "mean": _finite(mean)}
+
+
+def _cells(axis: Axis) -> torch.Tensor:
+    """The middles of equal parts of an axis on the network's scale, or every value of a set."""
+    count = SIDE if axis.values is None else len(axis.values)
+    return axis.spread((torch.arange(count) + 0.5) / count)
 
 
 def _widths(experiment: Experiment, prior: Posterior, told: int) -> Plain:

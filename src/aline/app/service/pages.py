@@ -14,7 +14,7 @@ from aline.app.service import shapes
 from aline.app.service.api import Name, desk_of
 from aline.app.service.desk import Desk
 from aline.app.service.guard import COOKIE
-from aline.app.tables import number
+from aline.app.tables import design_cell, number
 from aline.experiment import Experiment
 from aline.spaces import Outcome
 from aline.tasks import PREDICTIONS
@@ -111,7 +111,6 @@ def _values(desk: Desk, experiment: Experiment) -> dict[str, Any]:
     shape = shapes.experiment(experiment, desk.lab.model_name(experiment))
     spec, posterior = experiment.spec, experiment.posterior()
     open_trials = [trial for trial in shape["trials"] if trial["state"] == "asked"]
-    spans = _spans(experiment)
     return {
         "experiment": shape,
         "form": spec.outcome.form(),
@@ -119,10 +118,7 @@ def _values(desk: Desk, experiment: Experiment) -> dict[str, Any]:
         "is_simulated": desk.lab.observer(experiment) is not None,
         "next": open_trials[0] if open_trials else None,
         "latest": shape["trials"][: -TRIALS - 1 : -1],
-        "axes": [
-            {"name": axis, "unit": spec.units.get(axis, ""), "span": spans[axis]}
-            for axis in spec.design.names
-        ],
+        "axes": [{"name": axis, "unit": spec.units.get(axis, "")} for axis in spec.design.names],
         "beliefs": [
             {
                 "name": label,
@@ -135,7 +131,7 @@ def _values(desk: Desk, experiment: Experiment) -> dict[str, Any]:
             for label in posterior.names
         ],
         "goals": _goals(experiment),
-        "show_design": lambda axis, value: number(value, spans[axis]),
+        "show_design": lambda name, value: design_cell(spec.design.axes[name], value),
         "show_outcome": spec.outcome.text,
     }
 
@@ -146,12 +142,6 @@ def mark_words(outcome: Outcome) -> str:
     if first.has_interval:
         return "What was measured where."
     return f"Filled: {' or '.join(first.labels[1:])}. Open: {first.labels[0]}."
-
-
-def _spans(experiment: Experiment) -> dict[str, float]:
-    space = experiment.spec.design
-    ranges = (space.high - space.low).tolist()
-    return dict(zip(space.names, ranges, strict=True))
 
 
 def _goals(experiment: Experiment) -> list[dict[str, Any]]:

@@ -67,6 +67,20 @@ const vertical = (label) => axis(label, { size: 50, labelSize: label ? 20 : 0, s
 const whole = (label) => axis(label, { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000] });
 const noAxis = { show: false };
 
+// A design axis: levels by name where it is a set of values, powers of ten on a log scale.
+function designed(one, made) {
+  if (!one.ticks.length) return made;
+  const names = new Map(one.ticks);
+  const widest = Math.max(...one.ticks.map(([, name]) => name.length));
+  return {
+    ...made, splits: () => [...names.keys()], values: (u, at) => at.map((place) => names.get(place) ?? ""),
+    ...(made.side === undefined && made.size === 50 ? { size: Math.min(110, Math.max(50, 16 + 7 * widest)) } : {}),
+  };
+}
+
+const scaleOf = (one, range) => ({ distr: one.log ? 3 : 1, range });
+const around = (one) => (one.ticks.length ? [one.low, one.high] : one.log ? [one.low / 1.1, one.high * 1.1] : spread(one.low, one.high));
+
 // uPlot remembers the colours it set: leave them as they were.
 function kept(u, work) {
   u.ctx.save();
@@ -183,8 +197,8 @@ function drawPanel(data, x, panel, box, id) {
   place(id, box, HEIGHT.prediction, `curve ${series.length}`, {
     state: { points, found: { ...panel, x }, range },
     series,
-    scales: { x: { time: false }, y: { range: () => plots.get(id)?.state.data.range ?? range } },
-    axes: [axis(data.axes[0].label), vertical(panel.axis)],
+    scales: { x: { time: false, ...scaleOf(data.axes[0], [data.axes[0].low, data.axes[0].high]) }, y: { range: () => plots.get(id)?.state.data.range ?? range } },
+    axes: [designed(data.axes[0], axis(data.axes[0].label)), vertical(panel.axis)],
     under: (u, state) => state.found.low && band(u, state.found),
     over: (u, state) => state.points.forEach((point) => {
       if (isNumber) circle(u, point.x, point.y, "--no", true);
@@ -215,33 +229,32 @@ function drawPlane(data, found, box, hint) {
   place("prediction", box, 420, "plane", {
     state: { found, trials: told(data) },
     series: [{ show: false }],
-    scales: { x: { time: false, range: [across.low, across.high] }, y: { range: [up.low, up.high] } },
-    axes: [axis(across.label, { grid: { show: false } }), { ...vertical(up.label), grid: { show: false } }],
-    under: (u, state) => shade(u, state.found, across, up),
+    scales: { x: { time: false, ...scaleOf(across, [across.low, across.high]) }, y: scaleOf(up, [up.low, up.high]) },
+    axes: [designed(across, axis(across.label, { grid: { show: false } })), { ...designed(up, vertical(up.label)), grid: { show: false } }],
+    under: (u, state) => shade(u, state.found),
     over: (u, state) => state.trials.forEach((trial, i, all) =>
       circle(u, trial.design[across.name], trial.design[up.name], "--no", true, 2.5 + (2.5 * (i + 1)) / all.length)),
   }, [[across.low, across.high], [up.low, up.high]]);
 }
 
-function shade(u, found, across, up) {
-  const { side, mean } = found;
-  const low = Math.min(...mean);
-  const span = Math.max(...mean) - low || 1;
-  const [dx, dy] = [(across.high - across.low) / side, (up.high - up.low) / side];
+// Cells are equally large on any scale; what is not possible stays empty.
+function shade(u, found) {
+  const { columns, rows, mean } = found;
+  const known = mean.filter((value) => value !== null);
+  const low = Math.min(...known);
+  const span = Math.max(...known) - low || 1;
+  const { left, top, width, height } = u.bbox;
   const base = colour("--posterior");
-  for (let row = 0; row < side; row += 1) {
-    for (let column = 0; column < side; column += 1) {
-      const share = (mean[row * side + column] - low) / span;
-      // Whole pixels, or neighbours would overlap and show their seams.
-      const x0 = Math.round(u.valToPos(across.low + column * dx, "x", true));
-      const x1 = Math.round(u.valToPos(across.low + (column + 1) * dx, "x", true));
-      const y0 = Math.round(u.valToPos(up.low + (row + 1) * dy, "y", true));
-      const y1 = Math.round(u.valToPos(up.low + row * dy, "y", true));
-      u.ctx.globalAlpha = 0.04 + 0.72 * share;
-      u.ctx.fillStyle = base;
-      u.ctx.fillRect(x0, y0, x1 - x0, y1 - y0);
-    }
-  }
+  mean.forEach((value, i) => {
+    if (value === null) return;
+    const [row, column] = [Math.floor(i / columns), i % columns];
+    // Whole pixels, or neighbours would overlap and show their seams.
+    const [x0, x1] = [column, column + 1].map((edge) => Math.round(left + (edge * width) / columns));
+    const [y0, y1] = [row + 1, row].map((edge) => Math.round(top + height - (edge * height) / rows));
+    u.ctx.globalAlpha = 0.04 + (0.72 * (value - low)) / span;
+    u.ctx.fillStyle = base;
+    u.ctx.fillRect(x0, y0, x1 - x0, y1 - y0);
+  });
   u.ctx.globalAlpha = 1;
 }
 
@@ -300,8 +313,8 @@ function drawDesigns(data) {
     place(`design ${one.name}`, outer.children[i], HEIGHT.design, `${last > 10}`, {
       state: { trials: data.trials, last },
       series: [{ show: false }],
-      scales: { x: { time: false, range: (u) => [0.2, (plots.get(`design ${one.name}`)?.state.data.last ?? last) + 0.8] }, y: { range: spread(one.low, one.high) } },
-      axes: [whole(i === data.axes.length - 1 ? "trial" : ""), vertical(one.label)],
+      scales: { x: { time: false, range: (u) => [0.2, (plots.get(`design ${one.name}`)?.state.data.last ?? last) + 0.8] }, y: scaleOf(one, around(one)) },
+      axes: [whole(i === data.axes.length - 1 ? "trial" : ""), designed(one, vertical(one.label))],
       over: (u, state) => state.trials.forEach((trial) => {
         const [x, y] = [trial.number + 1, trial.design[one.name]];
         if (trial.state === "abandoned") cross(u, x, y);
