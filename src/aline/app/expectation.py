@@ -43,7 +43,7 @@ def expectations_of(demo: Demo) -> list[Expectation]:
     (axis,) = demo.spec.design.names
     predictive = demo.experiment.predict({axis: values_along(demo.spec.design, x)})
     truth = true_curves(task, demo.observer.world, x)
-    of_curves = _bands_of_curves(demo, x) if has_response_function(task) else {}
+    of_curves = _bands_of_demo(demo, x) if has_response_function(task) else {}
     found, drawn = [], drawn_along(demo.spec.design, x)
     for part, own in predictive.parts.items():
         for name, mean in own.curves.items():
@@ -90,11 +90,15 @@ def has_response_function(task: Task) -> bool:
     return every is not None and len(every) <= MOST and task.log_likelihood is not None
 
 
-def _bands_of_curves(demo: Demo, x: Tensor) -> dict[str, dict[str, Tensor]]:
-    """Where 95 % of the curves drawn from the posterior run, [2, point] each."""
+def _bands_of_demo(demo: Demo, x: Tensor) -> dict[str, dict[str, Tensor]]:
     generator = torch.Generator().manual_seed(demo.seed)
     draws = demo.experiment.posterior().sample((DRAWS,), generator=generator)
-    curves = _expected(demo.subject.task, demo.spec.parameters.to_network(draws), x)
+    return bands_of_curves(demo.subject.task, demo.spec.parameters.to_network(draws), x)
+
+
+def bands_of_curves(task: Task, theta: Tensor, x: Tensor) -> dict[str, dict[str, Tensor]]:
+    """Where 95 % of the curves of theta [draw, parameter] run, [2, point] each."""
+    curves = _expected(task, theta, x)
     tails = torch.tensor([(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return {
         part: {name: curve.quantile(tails, 0) for name, curve in own.items()}

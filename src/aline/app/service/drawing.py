@@ -10,19 +10,30 @@ import numpy as np
 import torch
 
 from aline.app.demo import Observer, targeted
-from aline.app.expectation import Curves, along, drawn_along, true_curves, values_along
+from aline.app.expectation import (
+    Curves,
+    along,
+    bands_of_curves,
+    drawn_along,
+    has_response_function,
+    true_curves,
+    values_along,
+)
 from aline.app.plots.pairs import has_pairs, paired, scalar_draws, shown_range
 from aline.app.plots.scales import ends, places, ticks
 from aline.experiment import Experiment, Marginal, Posterior, Predictive, Trial
 from aline.model import Mixture
 from aline.spaces import Axis, Log, Outcome
-from aline.tasks import PREDICTIONS, Spec
+from aline.tasks import PREDICTIONS, Spec, simulator_of
 
 POINTS = 101  # along a parameter or a design axis
 SIDE = 25  # of a plane
 TRIALS = 1000  # points that show where it measured: more would only cover each other
 WIDTHS = 100  # points along the curve of what is left to know
 LEVEL = 0.95
+SHOWN = 0.998  # of a parameter's probability is shown
+ROOM = 2.0  # a close-up is at least so many times as wide as what it shows
+CURVES = 200  # drawn from the posterior for a band
 PAIR_DRAWS = 1000  # for correlations, to 0.03
 PAIR_POINTS = 300  # of them that are shown
 
@@ -91,6 +102,8 @@ def _marginal(
     spec: Spec, prior: Marginal, posterior: Marginal, truth: float | None, is_target: bool
 ) -> Plain:
     grid, is_log = _grid(prior, posterior)
+    shown = (grid[0], grid[-1]) if is_log else close_up(prior, posterior, truth)
+    grid = grid[(grid >= shown[0]) & (grid <= shown[1])]
     # On a logarithmic axis a density is one of the logarithm, or its area would mislead.
     unit = grid if is_log else np.ones_like(grid)
     return {
@@ -98,6 +111,8 @@ def _marginal(
         "label": spec.label(prior.name),
         "target": is_target,
         "log": is_log,
+        "range": [float(end) for end in shown],
+        "zoomed": not is_log and shown != prior.interval(SHOWN),
         "x": grid.tolist(),
         "prior": _finite(np.asarray(prior.pdf(grid)) * unit),
         "posterior": _finite(np.asarray(posterior.pdf(grid)) * unit),
@@ -137,13 +152,33 @@ def _pairs(experiment: Experiment, truth: Mapping[str, float]) -> Plain | None:
 
 def _grid(prior: Marginal, posterior: Marginal) -> tuple[Any, bool]:
     """Values of a parameter that show prior and posterior, and whether they are logarithmic."""
-    low, high = prior.interval(0.998)
+    low, high = prior.interval(SHOWN)
     if low > 0 and high / low > 1000:
         return np.geomspace(low, high, POINTS), True
-    a, b = posterior.interval(0.998)
+    a, b = posterior.interval(SHOWN)
     # Extra points where the posterior is, which may be far narrower than the prior.
-    wide, narrow = np.linspace(low, high, POINTS), np.linspace(max(a, low), min(b, high), POINTS)
-    return np.unique(np.concatenate([wide, narrow])), False
+    middle, half = (a + b) / 2, b - a
+    near = np.linspace(max(middle - 4 * half, low), min(middle + 4 * half, high), 2 * POINTS)
+    narrow = np.linspace(max(a, low), min(b, high), POINTS)
+    return np.unique(np.concatenate([np.linspace(low, high, POINTS), near, narrow])), False
+
+
+def close_up(prior: Marginal, posterior: Marginal, truth: float | None) -> tuple[float, float]:
+    """The values to show: of the prior's, a window that is halved as the posterior narrows.
+
+    Steps of two, so that the plot does not move with every trial.
+    """
+    low, high = prior.interval(SHOWN)
+    ends = [*posterior.interval(SHOWN), *([] if truth is None else [truth])]
+    first, last = max(min(ends), low), min(max(ends), high)
+    halvings = int(math.log2(max((high - low) / max(ROOM * (last - first), 1e-12), 1)))
+    if not halvings:
+        return low, high
+    width = (high - low) / 2**halvings
+    step = width / 8
+    start = low + step * math.floor(((first + last) / 2 - width / 2 - low) / step)
+    start = min(max(start, low), high - width)
+    return start, start + width
 
 
 def _prediction(experiment: Experiment, observer: Observer | None) -> Plain | None:
@@ -170,21 +205,40 @@ def _labels(outcome: Outcome) -> list[str]:
 
 def _curve(experiment: Experiment, observer: Observer | None) -> Plain:
     """The expected outcome along the only design axis, a panel for each part of it."""
+    bands = _bands(experiment, along(experiment.spec.design, POINTS))
     space = experiment.spec.design
     x = along(space, POINTS)
     predictive = experiment.predict({space.names[0]: values_along(space, x)})
     truth = None if observer is None else true_curves(observer.task, observer.world, x)
     panels = [
-        _panel(name, experiment.spec.outcome.parts[name], part, truth)
+        _panel(name, experiment.spec.outcome.parts[name], part, truth, bands.get(name))
         for name, part in predictive.parts.items()
     ]
     return {"kind": "curve", "x": drawn_along(space, x).tolist(), "panels": panels}
 
 
-def _panel(name: str, outcome: Outcome, predictive: Predictive, truth: Curves | None) -> Plain:
-    """One part of the outcome: its curves, and of a number the band that holds 95 % of it."""
+def _bands(experiment: Experiment, x: torch.Tensor) -> dict[str, Any]:
+    """Where 95 % of the curves run that the posterior allows, where the task is a built-in one."""
+    task = simulator_of(experiment.spec)
+    if task is None or not has_response_function(task):
+        return {}
+    draws = experiment.posterior().sample((CURVES,), generator=torch.Generator().manual_seed(0))
+    bands = bands_of_curves(task, experiment.spec.parameters.to_network(draws), x)
+    return {part: next(iter(own.values())) for part, own in bands.items() if len(own) == 1}
+
+
+def _panel(
+    name: str,
+    outcome: Outcome,
+    predictive: Predictive,
+    truth: Curves | None,
+    band: torch.Tensor | None = None,
+) -> Plain:
+    """One part of the outcome: its curves, and the band of 95 % of them, or of its numbers."""
     low, high = (None, None)
-    if outcome.has_interval:
+    if band is not None:
+        low, high = (end.tolist() for end in band)
+    elif outcome.has_interval:
         low, high = (_finite(np.asarray(end)) for end in predictive.interval(LEVEL))
     return {
         "name": name,

@@ -14,11 +14,15 @@ from aline.app.service import shapes
 from aline.app.service.api import Name, desk_of
 from aline.app.service.desk import Desk
 from aline.app.service.guard import COOKIE
+from aline.app.service.lab import Lab
+from aline.app.service.terms import TERMS
 from aline.app.tables import design_cell, number
 from aline.experiment import Experiment
 from aline.spaces import Outcome
 from aline.tasks import PREDICTIONS
+from aline.zoo import shipped
 
+START = "psychometric"  # the model that most people understand at once
 SHOWN = 50  # experiments in the list
 TRIALS = 200  # in the table; exports have every one
 YEAR = 365 * 24 * 3600
@@ -32,6 +36,7 @@ _templates = Environment(
     lstrip_blocks=True,
 )
 _templates.globals["version"] = __version__
+_templates.globals["terms"] = TERMS
 _templates.filters["segment"] = lambda text: quote(text, safe="")
 
 
@@ -60,7 +65,14 @@ def _index(desk: Desk, start: int) -> Response:
         start=start,
         page=SHOWN,
         models=shapes.models(lab),
+        first=_first_model(lab),
     )
+
+
+def _first_model(lab: Lab) -> str | None:
+    """The model that the form starts with: one of the user's own, else a plain yes or no task."""
+    own = [name for name in lab.models() if name not in shipped()]
+    return own[0] if own else START
 
 
 @pages.get("/experiments/{name}")

@@ -1,5 +1,6 @@
 // The form that starts an experiment follows the chosen model.
 
+import { showTimes } from "./times.js";
 import { Refused, notify, path, send } from "./requests.js";
 
 const form = document.getElementById("new");
@@ -65,6 +66,7 @@ async function start(event) {
   }
 }
 
+showTimes();
 model.addEventListener("change", follow);
 form.addEventListener("submit", start);
 follow();

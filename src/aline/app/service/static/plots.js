@@ -169,8 +169,9 @@ function drawCurve(data, found, box, hint) {
 function explained(panel) {
   const { labels } = panel;
   if (!labels.length) return "The line is the mean, the band holds 95 % of outcomes. Dots are measurements.";
+  const band = panel.low ? " The band holds 95 % of the curves that are still possible." : "";
   const what = labels.length === 2 && panel.curves.length === 1 ? `The probability of a ${labels[1]}.` : "The probability of each answer.";
-  return `${what} Circles are answers: ${labels.slice(1).reverse().join(", ")} above, ${labels[0]} below.`;
+  return `${what}${band} Circles are answers: ${labels.slice(1).reverse().join(", ")} above, ${labels[0]} below.`;
 }
 
 function drawPanel(data, x, panel, box, id) {
@@ -193,18 +194,35 @@ function drawPanel(data, x, panel, box, id) {
     const all = [...values.slice(1).flat(), ...points.map((point) => point.y)].filter(Number.isFinite);
     return spread(Math.min(...all), Math.max(...all));
   };
-  const range = isNumber ? numbers() : [-0.07, 1.07];
+  const heights = isNumber ? points.map((point) => point.y) : stacked(data.axes[0], points);
+  const range = isNumber ? numbers() : [Math.min(-0.07, ...heights) - 0.03, Math.max(1.07, ...heights) + 0.03];
   place(id, box, HEIGHT.prediction, `curve ${series.length}`, {
-    state: { points, found: { ...panel, x }, range },
+    state: { points, heights, found: { ...panel, x }, range },
     series,
     scales: { x: { time: false, ...scaleOf(data.axes[0], [data.axes[0].low, data.axes[0].high]) }, y: { range: () => plots.get(id)?.state.data.range ?? range } },
     axes: [designed(data.axes[0], axis(data.axes[0].label)), vertical(panel.axis)],
     under: (u, state) => state.found.low && band(u, state.found),
-    over: (u, state) => state.points.forEach((point) => {
+    over: (u, state) => state.points.forEach((point, i) => {
       if (isNumber) circle(u, point.x, point.y, "--no", true);
-      else circle(u, point.x, point.y > 0 ? 1 : 0, roleOf(labels, point.y), point.y > 0);
+      else circle(u, point.x, state.heights[i], roleOf(labels, point.y), point.y > 0);
     }),
   }, values);
+}
+
+// Answers side by side where there is room, else one upon the other: away from the curve.
+const COLUMNS = 80; // circles that fit beside each other
+function stacked(one, points) {
+  const place = one.log ? (x) => Math.log(x / one.low) / Math.log(one.high / one.low) : (x) => (x - one.low) / (one.high - one.low);
+  const rows = points.map(() => 0);
+  points.forEach((point, i) => {
+    const taken = new Set();
+    for (let k = 0; k < i; k += 1) {
+      if (points[k].y > 0 === point.y > 0 && Math.abs(place(points[k].x) - place(point.x)) < 1 / COLUMNS) taken.add(rows[k]);
+    }
+    while (taken.has(rows[i])) rows[i] += 1;
+  });
+  const gap = Math.min(0.06, 0.5 / (1 + Math.max(0, ...rows)));
+  return points.map((point, i) => (point.y > 0 ? 1.04 + gap * rows[i] : -0.04 - gap * rows[i]));
 }
 
 // Of two labels the first is that of a no; of more each has the colour of its curve.
@@ -269,6 +287,7 @@ function drawMarginals(data) {
     const id = `marginal ${one.name}`;
     const [title, canvas] = boxes[i].children;
     title.textContent = one.label;
+    if (one.zoomed) title.append(Object.assign(document.createElement("span"), { className: "zoomed", textContent: " close up" }));
     title.className = one.target ? "aim" : "";
     const [low, high] = one.interval.map(round);
     canvas.setAttribute("aria-label", `${one.name}: mean ${round(one.mean)}, 95 % interval ${low} to ${high}`);
@@ -279,7 +298,7 @@ function drawMarginals(data) {
         { stroke: colour("--prior"), width: 1, fill: faded("--prior", 0.35), points: { show: false } },
         { stroke: colour(role), width: 2.2, fill: faded(role, 0.16), points: { show: false } },
       ],
-      scales: { x: { time: false, distr: one.log ? 3 : 1 }, y: { range: (u, low_, high_) => [0, (high_ || 1) * 1.06] } },
+      scales: { x: { time: false, distr: one.log ? 3 : 1, range: () => plots.get(id)?.state.data.range ?? one.range }, y: { range: (u, low_, high_) => [0, (high_ || 1) * 1.06] } },
       axes: [axis("", { grid: { show: false }, space: 36 }), noAxis],
       over: (u, state) => state.truth !== null && state.truth !== undefined && upright(u, state.truth, "--ink", [5, 4]),
     }, [one.x, one.prior, one.posterior]);
