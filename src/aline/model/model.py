@@ -34,6 +34,11 @@ class Model:
     measurements: Mapping[str, Any] = field(default_factory=dict)
     source: Path | None = None  # the folder it was loaded from, where it can be found again
 
+    def __repr__(self) -> str:
+        weights = sum(parameter.numel() for parameter in self.network.parameters())
+        kind = self.network.config.policy
+        return f"<Model {self.spec.in_words()}; {weights:,} weights, {kind} policy>"
+
     @property
     def spec(self) -> Spec:
         """The task without its simulator."""

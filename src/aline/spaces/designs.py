@@ -45,8 +45,8 @@ class Design:
             _check_bounds(name, axis)
         self.axes = dict(axes)
         self.names = tuple(axes)
-        self.low = torch.tensor([axis.low for axis in axes.values()])
-        self.high = torch.tensor([axis.high for axis in axes.values()])
+        self.low = torch.tensor([axis.low for axis in axes.values()], dtype=torch.float32)
+        self.high = torch.tensor([axis.high for axis in axes.values()], dtype=torch.float32)
         self.points = points
         self.repeats = repeats
         self.condition = condition

@@ -103,7 +103,6 @@ def _marginal(
 ) -> Plain:
     grid, is_log = _grid(prior, posterior)
     shown = (grid[0], grid[-1]) if is_log else close_up(prior, posterior, truth)
-    grid = grid[(grid >= shown[0]) & (grid <= shown[1])]
     # On a logarithmic axis a density is one of the logarithm, or its area would mislead.
     unit = grid if is_log else np.ones_like(grid)
     return {

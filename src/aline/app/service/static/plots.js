@@ -71,11 +71,13 @@ const noAxis = { show: false };
 function designed(one, made) {
   if (!one.ticks.length) return made;
   const names = new Map(one.ticks);
-  const widest = Math.max(...one.ticks.map(([, name]) => name.length));
-  return {
-    ...made, splits: () => [...names.keys()], values: (u, at) => at.map((place) => names.get(place) ?? ""),
-    ...(made.side === undefined && made.size === 50 ? { size: Math.min(110, Math.max(50, 16 + 7 * widest)) } : {}),
-  };
+  return { ...made, splits: () => [...names.keys()], values: (u, at) => at.map((place) => names.get(place) ?? "") };
+}
+
+function designedVertical(one) {
+  const widest = Math.max(0, ...one.ticks.map(([, name]) => name.length));
+  const made = vertical(one.label);
+  return designed(one, { ...made, size: Math.min(110, Math.max(made.size, 16 + 7 * widest)) });
 }
 
 const scaleOf = (one, range) => ({ distr: one.log ? 3 : 1, range });
@@ -178,15 +180,17 @@ function drawPanel(data, x, panel, box, id) {
   const { name } = data.axes[0];
   const { labels, curves } = panel;
   const isNumber = !labels.length;
+  const isSet = data.axes[0].ticks.length > 0; // nothing lies between its values: no line joins them
+  const joined = isSet ? { paths: () => null, points: { show: true, size: 9 } } : { points: { show: false } };
   const hidden = { stroke: "transparent", points: { show: false } };
-  const series = curves.map((one, i) => ({ stroke: colour(LINES[i % LINES.length]), width: 2.5, label: one.name, points: { show: false } }));
+  const series = curves.map((one, i) => ({ stroke: colour(LINES[i % LINES.length]), width: 2.5, label: one.name, ...joined }));
   const values = [x, ...curves.map((one) => one.mean)];
   if (panel.low) {
     series.push(hidden, hidden);
     values.push(panel.low, panel.high);
   }
   for (const one of curves.filter((curve) => curve.truth)) {
-    series.push({ stroke: colour("--ink"), width: 1.5, dash: [6, 5], points: { show: false } });
+    series.push({ stroke: colour("--ink"), width: 1.5, dash: [6, 5], ...joined });
     values.push(one.truth);
   }
   const points = told(data).map((trial) => ({ x: trial.design[name], y: trial.values[panel.name] }));
@@ -201,7 +205,7 @@ function drawPanel(data, x, panel, box, id) {
     series,
     scales: { x: { time: false, ...scaleOf(data.axes[0], [data.axes[0].low, data.axes[0].high]) }, y: { range: () => plots.get(id)?.state.data.range ?? range } },
     axes: [designed(data.axes[0], axis(data.axes[0].label)), vertical(panel.axis)],
-    under: (u, state) => state.found.low && band(u, state.found),
+    under: (u, state) => state.found.low && (isSet ? bars : band)(u, state.found),
     over: (u, state) => state.points.forEach((point, i) => {
       if (isNumber) circle(u, point.x, point.y, "--no", true);
       else circle(u, point.x, state.heights[i], roleOf(labels, point.y), point.y > 0);
@@ -228,6 +232,19 @@ function stacked(one, points) {
 // Of two labels the first is that of a no; of more each has the colour of its curve.
 const roleOf = (labels, at) => (labels.length === 2 ? ["--no", "--yes"][at] : LINES[at % LINES.length]);
 
+function bars(u, found) {
+  const { ctx } = u;
+  ctx.strokeStyle = faded("--posterior", 0.35);
+  ctx.lineWidth = 9 * devicePixelRatio;
+  found.x.forEach((x, i) => {
+    const at = u.valToPos(x, "x", true);
+    ctx.beginPath();
+    ctx.moveTo(at, u.valToPos(found.low[i], "y", true));
+    ctx.lineTo(at, u.valToPos(found.high[i], "y", true));
+    ctx.stroke();
+  });
+}
+
 function band(u, found) {
   const { ctx } = u;
   ctx.beginPath();
@@ -248,7 +265,7 @@ function drawPlane(data, found, box, hint) {
     state: { found, trials: told(data) },
     series: [{ show: false }],
     scales: { x: { time: false, ...scaleOf(across, [across.low, across.high]) }, y: scaleOf(up, [up.low, up.high]) },
-    axes: [designed(across, axis(across.label, { grid: { show: false } })), { ...designed(up, vertical(up.label)), grid: { show: false } }],
+    axes: [designed(across, axis(across.label, { grid: { show: false } })), { ...designedVertical(up), grid: { show: false } }],
     under: (u, state) => shade(u, state.found),
     over: (u, state) => state.trials.forEach((trial, i, all) =>
       circle(u, trial.design[across.name], trial.design[up.name], "--no", true, 2.5 + (2.5 * (i + 1)) / all.length)),
@@ -333,7 +350,7 @@ function drawDesigns(data) {
       state: { trials: data.trials, last },
       series: [{ show: false }],
       scales: { x: { time: false, range: (u) => [0.2, (plots.get(`design ${one.name}`)?.state.data.last ?? last) + 0.8] }, y: scaleOf(one, around(one)) },
-      axes: [whole(i === data.axes.length - 1 ? "trial" : ""), designed(one, vertical(one.label))],
+      axes: [whole(i === data.axes.length - 1 ? "trial" : ""), designedVertical(one)],
       over: (u, state) => state.trials.forEach((trial) => {
         const [x, y] = [trial.number + 1, trial.design[one.name]];
         if (trial.state === "abandoned") cross(u, x, y);
