@@ -9,6 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from aline.app.service import app as service
+from aline.app.service.terms import TERMS
 from aline.experiment import Experiment
 from aline.experiment.storage import MemoryStorage
 
@@ -106,3 +107,61 @@ def test_scripts_load_nothing_from_elsewhere() -> None:
         if path.name != "uplot.js":  # names its home in a comment
             assert "http" not in path.read_text(encoding="utf-8").replace("http.", ""), path
     assert "Leon Sorokin" in (STATIC / "uplot-LICENSE.txt").read_text(encoding="utf-8")
+
+
+def test_a_first_visit_begins_with_a_plain_task_and_every_term_is_explained(
+    client: TestClient,
+) -> None:
+    start = client.get("/").text
+    assert '<option value="psychometric" selected' in start
+    assert start.count(" selected") == 1
+    client.post(API, json={"model": "psychometric", "name": "a", "metadata": {"simulated": 1}})
+    page = client.get("/experiments/a").text
+    assert '<a href="/">← All experiments</a>' in page
+    shown = set()
+    for text in (start, page):
+        terms = re.findall(r'popovertarget="([^"]+)"', text)
+        assert len(terms) == len(set(terms))
+        for term in terms:
+            explained = re.search(
+                rf'popover id="{term}"[^>]*><b>[^<]+</b> [^<]{{30,}}</span>', text
+            )
+            assert explained, term
+        shown.update(terms)
+    assert {f"help-{term.replace(' ', '-')}" for term in TERMS} == shown
+
+
+def test_a_finished_demo_can_run_again_and_files_have_names(client: TestClient) -> None:
+    body = {"model": "psychometric", "name": "a", "horizon": 1, "metadata": {"simulated": 1}}
+    client.post(API, json=body)
+    assert 'data-action="again"' not in client.get("/experiments/a").text
+    client.post(f"{API}/a/simulate")
+    page = client.get("/experiments/a").text
+    assert 'data-action="again"' in page
+    for name in ("Everything (JSON)", "Trials (CSV)", "Posterior draws (netCDF, for ArviZ)"):
+        assert f">{name}</a>" in page
+
+
+def test_bands_and_close_ups_of_the_drawing(client: TestClient) -> None:
+    client.post(API, json={"model": "psychometric", "name": "a", "metadata": {"simulated": 1}})
+    first = client.get(f"{API}/a/drawing").json()
+    for _ in range(25):
+        client.post(f"{API}/a/simulate")
+    last = client.get(f"{API}/a/drawing").json()
+    width = []
+    for drawing in (first, last):
+        (panel,) = drawing["prediction"]["panels"]
+        (curve,) = panel["curves"]
+        low, mean, high = panel["low"], curve["mean"], panel["high"]
+        inside = [a <= m <= b for a, m, b in zip(low, mean, high, strict=True)]
+        assert sum(inside) > 0.95 * len(inside)  # the network's mean, and draws from its posterior
+        width.append(sum(b - a for a, b in zip(low, high, strict=True)))
+        for one in drawing["parameters"]:
+            (start, end), (a, b) = one["range"], one["interval"]
+            assert start <= a < b <= end
+            assert start <= one["truth"] <= end
+    assert width[1] < 0.7 * width[0]
+    threshold = [d["parameters"][0] for d in (first, last)]
+    assert [one["zoomed"] for one in threshold] == [False, True]
+    spans = [one["range"][1] - one["range"][0] for one in threshold]
+    assert spans[1] <= spans[0] / 2

@@ -23,7 +23,7 @@ from aline.app.plots.pairs import has_pairs, paired, scalar_draws, shown_range
 from aline.app.plots.scales import ends, places, ticks
 from aline.experiment import Experiment, Marginal, Posterior, Predictive, Trial
 from aline.model import Mixture
-from aline.spaces import Axis, Log, Outcome
+from aline.spaces import Axis, Design, Log, Outcome
 from aline.tasks import PREDICTIONS, Spec, simulator_of
 
 POINTS = 101  # along a parameter or a design axis
@@ -168,8 +168,8 @@ def close_up(prior: Marginal, posterior: Marginal, truth: float | None) -> tuple
     Steps of two, so that the plot does not move with every trial.
     """
     low, high = prior.interval(SHOWN)
-    ends = [*posterior.interval(SHOWN), *([] if truth is None else [truth])]
-    first, last = max(min(ends), low), min(max(ends), high)
+    seen = [*posterior.interval(SHOWN), *([] if truth is None else [truth])]
+    first, last = max(min(seen), low), min(max(seen), high)
     halvings = int(math.log2(max((high - low) / max(ROOM * (last - first), 1e-12), 1)))
     if not halvings:
         return low, high
@@ -184,7 +184,14 @@ def _prediction(experiment: Experiment, observer: Observer | None) -> Plain | No
     axes = len(experiment.spec.design)
     if axes == 1:
         return _curve(experiment, observer)
-    return _plane(experiment) if axes == 2 else None
+    return _plane(experiment) if axes == 2 and _is_plane(experiment.spec.design) else None
+
+
+def _is_plane(space: Design) -> bool:
+    """Whether axes are set apart from each other: the names of a pool's items are not."""
+    kinds = space.axes.values()
+    is_bank = space.points is not None and not all(axis.values for axis in kinds)
+    return not (is_bank and any(axis.names for axis in kinds))
 
 
 def _values(outcome: Outcome, plain: Any) -> dict[str, float] | None:
