@@ -159,7 +159,7 @@ class Log(Axis):
         return (low + share * (high - low)).exp()
 
     def text(self, value: Value) -> str:
-        return number(float(value), float(value))  # as many digits at the low end as at the high
+        return f"{float(value):.3g}"  # as many digits at the low end as at the high
 
     def words(self) -> str:
         return f"in [{self.low:.4g}, {self.high:.4g}], log"

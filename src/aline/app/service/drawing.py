@@ -32,7 +32,7 @@ TRIALS = 1000  # points that show where it measured: more would only cover each 
 WIDTHS = 100  # points along the curve of what is left to know
 LEVEL = 0.95
 SHOWN = 0.998  # of a parameter's probability is shown
-ROOM = 2.0  # a close-up is at least so many times as wide as what it shows
+ROOM = 2.5  # a close-up is at least so many times as wide as the 95 % interval
 CURVES = 200  # drawn from the posterior for a band
 PAIR_DRAWS = 1000  # for correlations, to 0.03
 PAIR_POINTS = 300  # of them that are shown
@@ -168,7 +168,7 @@ def close_up(prior: Marginal, posterior: Marginal, truth: float | None) -> tuple
     Steps of two, so that the plot does not move with every trial.
     """
     low, high = prior.interval(SHOWN)
-    seen = [*posterior.interval(SHOWN), *([] if truth is None else [truth])]
+    seen = [*posterior.interval(LEVEL), *([] if truth is None else [truth])]
     first, last = max(min(seen), low), min(max(seen), high)
     halvings = int(math.log2(max((high - low) / max(ROOM * (last - first), 1e-12), 1)))
     if not halvings:

@@ -31,7 +31,7 @@ function width(name) {
 function follow() {
   const one = chosen();
   if (!one) return;
-  const axes = one.axes.map((axis) => axis.name).join(" and ");
+  const axes = new Intl.ListFormat("en").format(one.axes.map((axis) => axis.name));
   const verdict = one.facts.verdict ?? "";
   document.getElementById("about").textContent = `Every trial sets ${axes} and gives ${one.facts.outcome}. ${verdict}`.trim();
   const aims = one.targets[0] ?? [];

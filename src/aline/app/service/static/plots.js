@@ -64,14 +64,22 @@ function axis(label, more = {}) {
 }
 
 const vertical = (label) => axis(label, { size: 50, labelSize: label ? 20 : 0, space: 28 });
+const shares = (label) => ({ ...vertical(label), splits: () => [0, 0.25, 0.5, 0.75, 1] });
 const whole = (label) => axis(label, { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000] });
 const noAxis = { show: false };
 
 // A design axis: levels by name where it is a set of values, powers of ten on a log scale.
 function designed(one, made) {
+  if (one.log) return { ...made, ...powers(one) };
   if (!one.ticks.length) return made;
   const names = new Map(one.ticks);
   return { ...made, splits: () => [...names.keys()], values: (u, at) => at.map((place) => names.get(place) ?? "") };
+}
+
+function powers(one) {
+  const [first, last] = [Math.ceil(Math.log10(one.low) - 1e-6), Math.floor(Math.log10(one.high) + 1e-6)];
+  if (last - first < 1) return {}; // less than a decade: uPlot's own
+  return { splits: () => Array.from({ length: last - first + 1 }, (_, i) => 10 ** (first + i)), filter: (u, at) => at };
 }
 
 function designedVertical(one) {
@@ -159,7 +167,7 @@ function drawPrediction(data) {
 // A panel for each outcome that is measured.
 function drawCurve(data, found, box, hint) {
   hint.textContent = [
-    ...new Set(found.panels.map(explained)),
+    ...new Set(found.panels.map((panel) => explained(panel, data.axes[0].ticks.length > 0))),
     found.panels[0].curves[0].truth ? "Dashed: the truth." : "",
   ].join(" ");
   found.panels.forEach((panel, i) => {
@@ -168,10 +176,11 @@ function drawCurve(data, found, box, hint) {
   });
 }
 
-function explained(panel) {
+function explained(panel, isSet) {
   const { labels } = panel;
-  if (!labels.length) return "The line is the mean, the band holds 95 % of outcomes. Dots are measurements.";
-  const band = panel.low ? " The band holds 95 % of the curves that are still possible." : "";
+  const [line, area] = isSet ? ["circles are", "bars hold"] : ["line is", "band holds"];
+  if (!labels.length) return `The ${isSet ? "open " : ""}${line} the mean, the ${area} 95 % of outcomes. Dots are measurements.`;
+  const band = panel.low ? ` The ${area} 95 % of the curves that are still possible.` : "";
   const what = labels.length === 2 && panel.curves.length === 1 ? `The probability of a ${labels[1]}.` : "The probability of each answer.";
   return `${what}${band} Circles are answers: ${labels.slice(1).reverse().join(", ")} above, ${labels[0]} below.`;
 }
@@ -204,7 +213,7 @@ function drawPanel(data, x, panel, box, id) {
     state: { points, heights, found: { ...panel, x }, range },
     series,
     scales: { x: { time: false, ...scaleOf(data.axes[0], [data.axes[0].low, data.axes[0].high]) }, y: { range: () => plots.get(id)?.state.data.range ?? range } },
-    axes: [designed(data.axes[0], axis(data.axes[0].label)), vertical(panel.axis)],
+    axes: [designed(data.axes[0], axis(data.axes[0].label)), isNumber ? vertical(panel.axis) : shares(panel.axis)],
     under: (u, state) => state.found.low && (isSet ? bars : band)(u, state.found),
     over: (u, state) => state.points.forEach((point, i) => {
       if (isNumber) circle(u, point.x, point.y, "--no", true);
