@@ -35,6 +35,7 @@ def test_round_trip(amount: float, delay: int, side: str, dose: float) -> None:
     assert torch.equal(MIXED.settled(x), x)
 
 
+@settings(deadline=None)
 @given(x=st.lists(st.floats(-2, 2, width=32), min_size=4, max_size=4))
 def test_any_place_settles_on_a_value(x: list[float]) -> None:
     settled = MIXED.settled(torch.tensor(x))

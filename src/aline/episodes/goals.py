@@ -109,8 +109,9 @@ class Predictions:
 def region_of(space: Design, wanted: Predictions) -> Design:
     """The region of a design space that predictions are wanted in."""
     assert wanted.region is not None
-    is_plain = isinstance(wanted.region, Mapping)
-    return read_part(space, wanted.region) if is_plain else wanted.region
+    if isinstance(wanted.region, Mapping):
+        return read_part(space, wanted.region)
+    return wanted.region
 
 
 def predictions(

@@ -6,12 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from starlette.testclient import TestClient
 
 from aline.app.service import app as service
+from aline.app.service.drawing import close_up, prior_of
 from aline.app.service.terms import TERMS
-from aline.experiment import Experiment
+from aline.experiment import Experiment, Posterior
 from aline.experiment.storage import MemoryStorage
+from aline.model import Mixture
+from aline.tasks import get
 
 STATIC = Path(service.__file__).parent / "static"
 API = "/api/v1/experiments"
@@ -142,7 +146,7 @@ def test_a_finished_demo_can_run_again_and_files_have_names(client: TestClient) 
         assert f">{name}</a>" in page
 
 
-def test_bands_and_close_ups_of_the_drawing(client: TestClient) -> None:
+def test_the_band_holds_the_curve_and_narrows(client: TestClient) -> None:
     client.post(API, json={"model": "psychometric", "name": "a", "metadata": {"simulated": 1}})
     first = client.get(f"{API}/a/drawing").json()
     for _ in range(25):
@@ -161,7 +165,20 @@ def test_bands_and_close_ups_of_the_drawing(client: TestClient) -> None:
             assert start <= a < b <= end
             assert start <= one["truth"] <= end
     assert width[1] < 0.7 * width[0]
-    threshold = [d["parameters"][0] for d in (first, last)]
-    assert [one["zoomed"] for one in threshold] == [False, True]
-    spans = [one["range"][1] - one["range"][0] for one in threshold]
-    assert spans[1] <= spans[0] / 2
+
+
+@pytest.mark.parametrize("std", [0.9, 0.3, 0.05, 0.002])
+def test_a_close_up_follows_the_posterior(std: float) -> None:
+    spec = get("psychometric").spec
+    ones = torch.ones(len(spec.parameters), 1)
+    known = Posterior(Mixture(0 * ones, 0.7 * ones, std * ones), spec.parameters)["threshold"]
+    prior = prior_of(spec)["threshold"]
+    (low, high), (a, b) = close_up(prior, known, None), known.interval(0.95)
+    whole = prior.interval(0.998)
+    assert whole[0] <= low <= a < b <= high <= whole[1]
+    if std == 0.9:
+        assert (low, high) == whole
+    else:
+        assert high - low <= 5.01 * (b - a)  # between one and two times the room it has
+    start, _ = close_up(prior, known, truth=-1.0)
+    assert start <= -1.0
