@@ -1,72 +1,140 @@
-"""The README's examples run as they stand, and its figures are those of results/."""
+"""The examples of README and docs run as they stand; their figures are those of results/."""
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pytest
 import torch
+from matplotlib import pyplot
 
-README = Path(__file__).parents[1] / "README.md"
-RESULTS = README.parent / "results"
-
-
-def blocks() -> list[str]:
-    """The Python examples, in order."""
-    return re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+ROOT = Path(__file__).parents[1]
+README, DOCS = ROOT / "README.md", ROOT / "docs"
+PAGES = sorted([README, *DOCS.rglob("*.md")])
+PSYCHOMETRIC, DECAY, RUN, TABLE, POLICY = range(5)  # the README's examples
 
 
-def test_the_own_task_example_trains_and_runs(tmp_path, monkeypatch, capsys):
+def blocks(page: Path, language: str = "python") -> list[str]:
+    """The examples of a page, in order."""
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+
+
+def quick(code: str) -> str:
+    """With a training of two rounds in place of minutes."""
+    return re.sub(r'budget="\d+\w+"', "rounds=2, progress=False", code)
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    """Runs examples one after the other in a folder of their own."""
     monkeypatch.chdir(tmp_path)
-    write_down, run = blocks()
-    assert 'budget="5min"' in write_down
-    names: dict[str, object] = {}
-    exec(write_down.replace('budget="5min"', "rounds=3, progress=False"), names)
-    generator = torch.Generator().manual_seed(0)
 
-    def measure(design):
+    def execute(*codes: str, **names: Any) -> dict[str, Any]:
+        for code in codes:
+            exec(compile(quick(code), "<example>", "exec"), names)
+        return names
+
+    return execute
+
+
+def respond(stimulus: float) -> bool:
+    return stimulus > 0
+
+
+def test_the_readme_is_short_and_shows_five_examples() -> None:
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= 180
+    assert len(blocks(README)) == 5
+
+
+def test_the_psychophysics_example_runs(run, capsys) -> None:
+    names = run(blocks(README)[PSYCHOMETRIC], respond=respond)
+    assert names["experiment"].trials[-1].note == {"rt": 0.41}
+    assert "threshold" in capsys.readouterr().out
+
+
+def test_the_own_task_example_trains_and_runs(run, capsys) -> None:
+    examples, generator = blocks(README), torch.Generator().manual_seed(0)
+    names: dict[str, Any] = run(examples[DECAY])
+
+    def measure(design: dict[str, float]) -> float:
         theta = {"rate": torch.tensor([[0.7]]), "amplitude": torch.tensor([[2.0]])}
         time = {"time": torch.tensor([[design["time"]]])}
         return names["simulate"](theta, time, generator).item()
 
-    exec(run, {**names, "measure": measure})
+    run(examples[RUN], **{**names, "measure": measure})
     assert capsys.readouterr().out.strip()
     resumed = names["aline"].Experiment.resume("sqlite:///lab.db")
     assert resumed.finished
     assert len(resumed.trials) == 20
+    assert resumed.target == ["amplitude"]
 
 
-def test_the_example_of_several_outcomes_runs():
-    page = (README.parent / "docs" / "outcomes.md").read_text()
-    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    names: dict[str, object] = {}
-    exec(example.replace('budget="10min"', "rounds=2, progress=False"), names)
-    assert names["prediction"]["rt"].mean.shape == (2,)
+def test_the_table_example_runs(run) -> None:
+    import aline
+
+    pool = np.linspace(0, 30, 40)[:, None]
+    names = run(blocks(README)[TABLE], aline=aline, X_pool=pool, label=lambda row: np.sin(row[0]))
+    assert names["std"].shape == (40,)
 
 
-def test_the_example_is_the_file_in_examples():
+def test_the_policy_example_runs(run, capsys) -> None:
+    run(blocks(README)[POLICY], torch=torch)
+    assert re.search(r"\d", capsys.readouterr().out)
+
+
+def test_the_example_is_the_file_in_examples() -> None:
     """Up to its docstrings and units, which a README need not repeat."""
-    example = (README.parent / "examples" / "decay.py").read_text()
-    for line in blocks()[0].splitlines():
+    example = (ROOT / "examples" / "decay.py").read_text(encoding="utf-8")
+    for line in blocks(README)[DECAY].splitlines():
         code = line.split("  #")[0].rstrip()
         if code and not code.startswith("model"):
             assert code in example, code
 
 
-def test_measured_figures_come_from_results():
+@pytest.mark.parametrize("name", ["quickstart", "howto", "concepts", "research", "outcomes"])
+def test_the_examples_of_a_page_run(name: str, run, capsys) -> None:
+    run(*blocks(DOCS / f"{name}.md"))
+    pyplot.close("all")
+
+
+def test_the_examples_of_psychophysics_run(run, capsys) -> None:
+    run(*blocks(DOCS / "psychophysics.md"), respond=respond)
+
+
+def test_every_page_with_an_example_is_run() -> None:
+    """Here, in tests/test_format.py, or in tests/app/service."""
+    here = {"README", "quickstart", "howto", "concepts", "research", "outcomes", "psychophysics"}
+    assert {page.stem for page in PAGES if blocks(page)} == here | {"format", "service"}
+
+
+@pytest.mark.parametrize("page", [README, DOCS / "results.md"], ids=["README", "results"])
+def test_measured_figures_come_from_results(page: Path) -> None:
     """Every row of the table names its file, and its figure is that file's, rounded."""
     rows = re.findall(
         r"^\| .*?`(results/[\w.-]+\.json)` `(.*?)` \| (-?[\d.]+)",
-        README.read_text(),
+        page.read_text(encoding="utf-8"),
         re.MULTILINE,
     )
-    assert rows
+    assert len(rows) >= 8
     for file, key, shown in rows:
         wanted = dict(part.split("=") for part in key.split(" "))
         found = [
             row["value"]
-            for row in json.loads((README.parent / file).read_text())["rows"]
+            for row in json.loads((ROOT / file).read_text(encoding="utf-8"))["rows"]
             if all(str(row.get(k)) == v for k, v in wanted.items())
         ]
         assert len(found) == 1, (file, key)
         digits = len(shown.partition(".")[2])
         assert f"{found[0]:.{digits}f}" == shown, (file, key, found[0])
+
+
+def test_the_readmes_rows_are_rows_of_the_results_too() -> None:
+    pattern = r"`results/[\w.-]+\.json` `.*?` \| -?[\d.]+"
+    few, all_of_them = (
+        set(re.findall(pattern, page.read_text(encoding="utf-8")))
+        for page in (README, DOCS / "results.md")
+    )
+    assert few <= all_of_them

@@ -149,6 +149,11 @@ export class Experiment {
     return (await this.client.call("GET", path)).parameters;
   }
 
+  /** Why not to believe it, a sentence each: outcomes that do not fit the model, and such. */
+  async warnings() {
+    return (await this.client.call("GET", `${this.path}/posterior`)).warnings;
+  }
+
   /** What would be measured at designs: { mean, std, interval }, lists in their order; of labels
    *  { probabilities }, a list for each; of several outcomes { parts }, these for each name. */
   predict(designs, level = 0.95) {

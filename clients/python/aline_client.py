@@ -199,6 +199,10 @@ class Experiment:
         path = f"{self._path}/posterior?level={level}&refined={str(refined).lower()}"
         return self._client._call("GET", path)["parameters"]
 
+    def warnings(self):
+        """Why not to believe it, a sentence each: outcomes that do not fit the model, and such."""
+        return self._client._call("GET", f"{self._path}/posterior")["warnings"]
+
     def predict(self, designs, level=0.95):
         """What would be measured at designs: {"mean", "std", "interval"}, lists in their order.
 

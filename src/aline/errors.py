@@ -6,11 +6,23 @@ from collections.abc import Iterable
 
 
 class AlineError(Exception):
-    """Every error that aline raises on purpose."""
+    """Every error that aline raises on purpose.
+
+    >>> issubclass(UserError, AlineError)
+    True
+    """
 
 
 class UserError(AlineError, ValueError):
-    """A user's mistake: exit code 2 on the command line, 4xx over HTTP."""
+    """A user's mistake: exit code 2 on the command line, 4xx over HTTP.
+
+    >>> import aline
+    >>> try:
+    ...     aline.load("psychometrc")
+    ... except aline.UserError as error:
+    ...     print("did you mean psychometric?" in str(error))
+    True
+    """
 
 
 class InputError(UserError):

@@ -18,6 +18,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -95,6 +96,7 @@ class AlineHandler:
         self.thisTrialN = -1
         self.finished = False
         self._trial: Trial | None = None
+        self._warned: set[str] = set()
         self._exp: Any = None
 
     def _restrict(
@@ -164,6 +166,9 @@ class AlineHandler:
         self.intensities[-1] = float(told.design[self._axis])
         self.responses.append(told.outcome)
         self.finished = self.finished or self.experiment.finished
+        for text in (text for text in self.warnings if text not in self._warned):
+            self._warned.add(text)
+            logging.getLogger("aline").warning(text)
         if self._exp is not None:
             self._exp.addData(f"{self.name}.response", result)
 
@@ -211,6 +216,11 @@ class AlineHandler:
     def paramEstimate(self) -> dict[str, float]:
         """The posterior mean of every parameter."""
         return self.posterior.mean
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Why not to believe the estimates; each is also logged once, when it comes up."""
+        return self.experiment.warnings
 
     # An ExperimentHandler it may belong to.
 
@@ -269,6 +279,8 @@ class AlineHandler:
         for name, estimate in self.paramEstimate.items():
             low, high = self.posterior.interval(name)
             yield f"{name}: {estimate:.4g}, 95 % interval {low:.4g} to {high:.4g}"
+        for text in self.warnings:
+            yield f"warning: {text}"
         for name, value in self.extraInfo.items():
             yield f"{name}: {value}"
 
@@ -284,6 +296,7 @@ class AlineHandler:
             "otherData": self.otherData,
             "extraInfo": self.extraInfo,
             "paramEstimate": self.paramEstimate,
+            "warnings": list(self.warnings),
             "interval95": {n: self.posterior.interval(n) for n in self.posterior.names},
         }
 

@@ -17,11 +17,12 @@ from aline import __version__, zoo
 from aline.app.card import facts_of
 from aline.app.cli import app
 from aline.app.taskfile import load_task
+from aline.experiment import Experiment
 from aline.files import read_card
 from aline.model import Model
 from aline.tasks import BUILT_IN, Task, get
 
-COMMANDS = ("demo", "tasks", "models", "train", "evaluate", "bench", "serve")
+COMMANDS = ("demo", "report", "tasks", "models", "train", "evaluate", "bench", "serve")
 
 
 def run(*arguments: str | Path) -> Result:
@@ -473,3 +474,18 @@ def test_a_verdict_is_measured_kept_and_shown(
     again = run("evaluate", folder, "--episodes", "2")
     assert verdict["sentence"] in again.stdout
     assert facts_of(Model.load(folder))["verdict"].startswith(verdict["sentence"])
+
+
+def test_report_of_a_stored_experiment(
+    folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = zoo.load(str(folders["linear"]))
+    experiment = Experiment(model, storage="sqlite:///lab.db", name="sensor")
+    experiment.tell(experiment.ask(), 0.5)
+    first, second = run("report", "sqlite:///lab.db"), run("report", "sqlite:///lab.db", "sensor")
+    assert f"Report: {tmp_path / 'aline-report-sensor.html'}" in first.stdout
+    assert f"Report: {tmp_path / 'aline-report-sensor-2.html'}" in second.stdout
+    assert "1 trial of 4 so far" in (tmp_path / "aline-report-sensor.html").read_text()
+    refused = run("report", "sqlite:///lab.db", "nobody")
+    assert "'sensor', got 'nobody'" in only_line(refused)

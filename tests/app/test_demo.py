@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from aline.app.demo import Demo, Observer, prior_beliefs, run_demo, targeted
+from aline.app.demo import Demo, Observer, run_demo
+from aline.app.record import prior_beliefs, targeted
 from aline.app.subject import Subject, open_subject
 from aline.errors import InputError
 from aline.spaces import Parameters
@@ -92,7 +93,7 @@ def test_an_observer_answers_in_the_users_units() -> None:
 def test_where_the_network_is_rough_the_likelihood_has_the_last_word(
     demos: dict[str, Demo], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aline.app.demo.ROUGH", 1.1)
+    monkeypatch.setattr("aline.app.record.ROUGH", 1.1)
     demo = replace(demos["location"])
     assert demo.refined is not None
     assert demo.refined.number == demo.last.number
@@ -103,7 +104,7 @@ def test_where_the_network_is_rough_the_likelihood_has_the_last_word(
 def test_a_good_posterior_is_left_alone(
     demos: dict[str, Demo], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aline.app.demo.ROUGH", 0.0)
+    monkeypatch.setattr("aline.app.record.ROUGH", 0.0)
     assert replace(demos["location"]).refined is None
 
 

@@ -14,10 +14,11 @@ from aline.app.demo import Demo, run_demo
 from aline.app.plots import plates, plot_pairs
 from aline.app.plots.canvas import PALETTE, to_svg
 from aline.app.plots.designs import companions
-from aline.app.plots.marginals import plotted_range, prior_density
+from aline.app.plots.marginals import plotted_range
 from aline.app.plots.pairs import MOST, has_pairs, paired, scalar_draws, shown_range
 from aline.app.plots.plane import exact_density, has_exact, region_level, sources
 from aline.app.plots.widths import relative_widths, spread
+from aline.app.record import prior_of
 from aline.app.subject import open_subject
 from aline.app.taskfile import load_task
 from aline.experiment import Posterior, RefinedPosterior
@@ -93,8 +94,8 @@ def test_the_prior_drawn_is_a_density(demos: dict[str, Demo]) -> None:
     for name in ("psychometric", "linear"):
         demo = demos[name]
         for label in demo.spec.parameters.labels:
-            grid = np.linspace(*plotted_range(demo, label), 2000)
-            mass = np.trapezoid(prior_density(demo, label, grid), grid)
+            grid = np.linspace(*plotted_range(demo.experiment.posterior(), label), 2000)
+            mass = np.trapezoid(prior_of(demo.spec.parameters).pdf(label, grid), grid)
             assert mass == pytest.approx(1.0, abs=0.03)
 
 

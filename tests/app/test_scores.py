@@ -74,6 +74,19 @@ def test_without_an_exact_posterior_it_says_so() -> None:
     assert not any("largest gap" in line for line in lines)
 
 
+def test_evaluate_writes_a_report(folders: dict[str, Path], tmp_path: Path) -> None:
+    report = tmp_path / "linear.html"
+    given = ["evaluate", str(folders["linear"]), "--episodes", "4", "--report", str(report)]
+    result = CliRunner().invoke(app, given, prog_name="aline")
+    assert result.exit_code == 0, result.output
+    page = report.read_text()
+    assert "Ranks (SBC)" in page
+    numbers = json.loads(report.with_suffix(".json").read_text())
+    assert page.count("<svg") == 3 * len(numbers["calibration"])
+    assert sum(numbers["calibration"][0]["joint"]["ranks"]) == 4
+    assert {"command", "commit", "dirty", "versions", "processor", "seed"} <= set(numbers)
+
+
 @pytest.mark.parametrize("arguments", [[], ["--json"]])
 def test_evaluate_prints_and_writes_its_result(
     folders: dict[str, Path], tmp_path: Path, arguments: list[str]

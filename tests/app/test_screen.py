@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from aline.app.demo import Demo, PriorBelief, run_demo
+from aline.app.demo import Demo, run_demo
+from aline.app.record import PriorBelief
 from aline.app.scales import Seen, on_scale
 from aline.app.screen import DemoScreen, TrialTable, interval_bar, summary
 from aline.app.subject import Subject, open_subject
@@ -80,7 +81,7 @@ def test_the_summary_compares_every_parameter_with_the_truth(demos: dict[str, De
 def test_the_likelihoods_posterior_comes_before_a_rough_one(
     demos: dict[str, Demo], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("aline.app.demo.ROUGH", 1.1)
+    monkeypatch.setattr("aline.app.record.ROUGH", 1.1)
     lines = shown(replace(demos["location"]), 100)
     first, second = [i for i, line in enumerate(lines) if line.endswith("truth is")]
     assert "experiment.refined()" in lines[first - 1]

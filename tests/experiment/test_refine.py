@@ -10,6 +10,7 @@ from torch.distributions import Normal, Uniform
 
 from aline.episodes import Context
 from aline.errors import InputError
+from aline.experiment.long import Around, draw_posterior
 from aline.experiment.refine import Draws, Refiner, can_refine, joint_of, smoothed
 from aline.model import Mixture
 from aline.policies.importance import tempering_power
@@ -198,3 +199,33 @@ def test_a_network_without_conditionals_has_no_joint_posterior() -> None:
     network = small_network("linear")
     network.conditional = None
     assert joint_of(network, SEEN) is None
+
+
+def long_line(count: int) -> Context:
+    """Many observations of one line."""
+    x = torch.rand(1, count, 1, generator=seeded(3)) * 2 - 1
+    noise = torch.randn(1, count, generator=seeded(4))
+    return Context(x, (0.7 - 1.1 * x[..., 0] + noise) / 1.5)
+
+
+def test_long_data_are_exact_too_and_it_says_what_it_did() -> None:
+    seen = long_line(2000)
+    mean, covariance = exact_posterior(seen.designs[..., 0].double(), 1.5 * seen.outcomes.double())
+    draws = draw_posterior(lambda some: Refiner(LINEAR, PRIOR, some), seen, seeded(1))
+    spread = covariance[0].diagonal().sqrt()
+    assert ((draws.z.mean(0) - mean[0]).abs() < 0.1 * spread).all()
+    assert torch.allclose(draws.z.T.cov(), covariance[0], atol=0.12 * float(spread.max()) ** 2)
+    assert "all 2000 trials" in draws.how
+    assert "128 of them" in draws.how
+
+
+def test_the_longer_the_data_the_fewer_the_draws() -> None:
+    seen = long_line(12_000)
+    draws = draw_posterior(lambda some: Refiner(LINEAR, PRIOR, some), seen, seeded(1))
+    assert len(draws.z) == 500
+
+
+def test_a_density_around_draws_integrates_to_one() -> None:
+    around = Around.of(torch.randn(300, 1, generator=seeded(5), dtype=torch.float64))
+    grid = torch.linspace(-8, 8, 4001, dtype=torch.float64)[:, None]
+    assert around.log_prob(grid).exp().sum() * 16 / 4000 == pytest.approx(1.0, abs=1e-3)

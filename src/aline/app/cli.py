@@ -6,22 +6,18 @@ import json
 import shlex
 import sys
 import warnings
-from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
+from typing import Annotated, Any, Literal, TextIO
 
 import typer
 
 from aline import __version__
+from aline.app.commands_report import reports
 from aline.app.commands_service import service, token
 from aline.app.failures import Commands
-from aline.app.options import Json, OwnTask, Seed
-from aline.app.terminal import command, program, say, show, silent, suggest, width
-from aline.errors import InputError, StateError, TaskWarning
-
-if TYPE_CHECKING:
-    from aline.app.demo import Demo
-    from aline.app.subject import Subject
+from aline.app.options import Json, OwnTask, Seed, split_names
+from aline.app.terminal import command, program, say, show, suggest, width
+from aline.errors import InputError, TaskWarning
 
 WORTH_EXPORTING = 120.0  # seconds of training from which on a network is exported
 
@@ -34,6 +30,7 @@ app = typer.Typer(
     help="Adaptive experiments: a network picks the next measurement and gives the posterior.",
     epilog="Start with [bold]aline demo[/bold].",
 )
+app.add_typer(reports)
 app.add_typer(service)
 app.add_typer(token, name="token")
 
@@ -76,51 +73,6 @@ def _options(
     debug: Annotated[bool, typer.Option(help="Show the traceback of an error.")] = False,
 ) -> None:
     """Adaptive experiments: a network picks the next measurement and gives the posterior."""
-
-
-@app.command(epilog="Example: [bold]aline demo psychometric --target guess,lapse --seed 3[/bold]")
-def demo(
-    model: Annotated[
-        str, typer.Argument(metavar="[TASK|FOLDER]", help="A shipped model or one you trained.")
-    ] = "psychometric",
-    target: Annotated[
-        str | None, typer.Option(help="Parameters to aim at, separated by commas.")
-    ] = None,
-    trials: Annotated[
-        int | None, typer.Option(min=1, help="How many trials; by default the task's horizon.")
-    ] = None,
-    seed: Seed = 0,
-    task: OwnTask = None,
-    report: Annotated[
-        Path | None, typer.Option(help="Where to write the report (aline-report-NAME.html).")
-    ] = None,
-    no_report: Annotated[bool, typer.Option("--no-report", help="Write no report.")] = False,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a report that is there.")
-    ] = False,
-    as_json: Json = False,
-) -> None:
-    """Run an experiment on a simulated participant and write a report."""
-    from aline.app.demo import run_demo
-    from aline.app.screen import DemoScreen
-    from aline.app.subject import open_subject
-
-    subject = open_subject(model, task)
-    place = None if no_report else _report_path(report, subject.model.spec.name, overwrite)
-    aims = _split(target)
-    screen = DemoScreen(subject.model.spec, aims, silent if as_json else say, width())
-    done = run_demo(subject, target=aims, trials=trials, seed=seed, on_step=screen.show)
-    screen.close(done)
-    if place is not None:
-        from aline.app.report import write_report  # matplotlib, only when it is needed
-
-        write_report(done, place, command())
-    if as_json:
-        say(json.dumps({**done.to_json(), "report": None if place is None else str(place)}))
-        return
-    if place is not None:
-        say(f"\nReport: {place.resolve()}")
-    suggest("Try next", _after_demo(subject, done))
 
 
 @app.command(epilog="Example: [bold]aline tasks --json[/bold]")
@@ -302,6 +254,10 @@ def evaluate(
     output: Annotated[
         Path | None, typer.Option(help="Also write the result there, as JSON.")
     ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(help="Also write a report there, as HTML, and its numbers beside it as JSON."),
+    ] = None,
     record: Annotated[
         bool, typer.Option("--record", help="Also keep what it is at the end in the model's card.")
     ] = False,
@@ -318,6 +274,7 @@ def evaluate(
     from aline.app.card import record_in_card, verdict_lines
     from aline.app.scores import MANY, bound, compare, measure, more_lines, score_lines
     from aline.app.subject import open_subject
+    from aline.evaluation.judge import with_check
 
     subject = open_subject(model, task)
     if verdict:
@@ -339,8 +296,12 @@ def evaluate(
         more = more_lines(pace, again) if episodes is None else []
     if output is not None:
         _write_json(output, result)
+    if report is not None:
+        from aline.app.evaluation import write_evaluation  # matplotlib, only when it is needed
+
+        write_evaluation(result, subject.name, report)
     if record:
-        record_in_card(subject.model, result)
+        record_in_card(with_check(subject.model, subject.task), result)
     stored = subject.model.measurements.get("verdict")
     show(result, [*score_lines(result), *more, *verdict_lines(stored)], as_json)
     if output is not None and not as_json:
@@ -408,51 +369,14 @@ def bench(
             say("\nWritten: " + ", ".join(map(str, files)))
 
 
-def _report_path(wanted: Path | None, name: str, overwrite: bool) -> Path:
-    """Where a report goes; one that is there stays, unless that is said."""
-    place = wanted or Path(f"aline-report-{name}.html")
-    if overwrite or not place.exists():
-        return place
-    if wanted is not None:
-        raise StateError(
-            f"{place} is there already: add --overwrite to replace it, or choose another name"
-        )
-    numbered = (place.with_stem(f"{place.stem}-{number}") for number in count(2))
-    return next(path for path in numbered if not path.exists())
-
-
 def _write_json(path: Path, data: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
 
 
 def _names(text: str | None) -> tuple[str, ...] | None:
-    names = _split(text)
+    names = split_names(text)
     return None if names is None else tuple(names)
-
-
-def _split(names: str | None) -> list[str] | None:
-    return None if names is None else [name.strip() for name in names.split(",") if name.strip()]
-
-
-def _after_demo(subject: Subject, done: Demo) -> dict[str, str]:
-    """What to try next, and why."""
-    words = subject.words
-    goals = [names for names, _ in done.spec.targets if set(names) <= set(done.truth)]
-    other = next((names for names in goals if set(names) != set(done.target)), None)
-    seed = f" --seed {done.seed}" if done.seed else ""
-    again = (
-        {f"demo {words} --target {','.join(other)}{seed}": "the same truth, another question"}
-        if other
-        else {f"demo {words} --seed {done.seed + 1}": "another truth"}
-    )
-    example = Path("examples/decay.py")
-    own = (
-        {f"train {example}:task --budget 5min": "train for an experiment of your own"}
-        if example.is_file() and subject.task_reference is None
-        else {"tasks": "what else there is"}
-    )
-    return {**again, f"evaluate {words}": "how good the model is", **own}
 
 
 def _after_training(folder: Path, task: str) -> dict[str, str]:

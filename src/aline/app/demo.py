@@ -5,46 +5,24 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from statistics import median
 from typing import Any
 
 import torch
 
+from aline.app.record import Record, Step, belief, shown_by_logarithm
 from aline.app.subject import Subject
-from aline.experiment import Experiment, Posterior
-from aline.experiment.refine import can_refine
-from aline.spaces import Parameters
+from aline.experiment import Experiment
 from aline.spaces.axes import Value
 from aline.tasks import PREDICTIONS, Spec, Task, World
 
-LEVEL = 0.95
-DECADES = 1000.0  # a prior whose 95 % interval spans so much is shown by its logarithm
-LEVELS = 100  # quantiles that make the mean of a logarithm
 FUNCTION_POINTS = 200  # at which predictions are compared with the truth
 REPEATS = 100  # simulations that make a mean there; of answers that are no number, more
-ROUGH = 0.1  # below this share of draws that count, the network's posterior is not the last word
 # Truths and answers have a stream of their own: what an experiment asks must not depend on them.
 # This one begins, at seed 0, with an observer who is nowhere near the edges of the prior.
 STREAM = 2**32 + 239_000
-Interval = tuple[float, float]
-
-
-@dataclass(frozen=True)
-class Step:
-    """What is known after a trial; number 0 is before the first."""
-
-    number: int
-    design: Mapping[str, Value]
-    outcome: Any  # plain data; None before the first
-    mean: Mapping[str, float]
-    std: Mapping[str, float]
-    interval: Mapping[str, Interval]
-    seconds: float  # that ask, tell and posterior took, without the participant
-    # Mean and sd of log10 of the parameters whose prior spans orders of magnitude.
-    log10: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    error: float | None = None  # RMSE of predictions, where the aim is at these
 
 
 @dataclass(frozen=True)
@@ -81,39 +59,12 @@ class Observer:
 
 
 @dataclass(frozen=True)
-class PriorBelief:
-    """A parameter before any data: its standard deviation and central 95 % interval."""
-
-    std: float
-    interval: Interval
-    log10_std: float | None = None  # of its logarithm, where it spans orders of magnitude
-
-
-@dataclass(frozen=True)
-class Demo:
+class Demo(Record):
     """A finished demonstration."""
 
     subject: Subject
-    experiment: Experiment
     observer: Observer
-    target: tuple[str, ...]
-    steps: tuple[Step, ...]
     seed: int
-
-    @property
-    def spec(self) -> Spec:
-        """The task as the model knows it."""
-        return self.subject.model.spec
-
-    @property
-    def shown(self) -> tuple[str, ...]:
-        """The parameters aimed at, or all where the aim is a prediction."""
-        return targeted(self.spec, self.target)
-
-    @property
-    def aimed(self) -> tuple[str, ...]:
-        """The parameters aimed at; none where the aim is a prediction alone."""
-        return aimed_at(self.spec, self.target)
 
     @cached_property
     def function(self) -> Function | None:
@@ -121,19 +72,14 @@ class Demo:
         return function_of(self.subject.task, self.observer.world, self.target)
 
     @cached_property
-    def prior(self) -> dict[str, PriorBelief]:
-        """Every parameter before any data."""
-        return prior_beliefs(self.spec.parameters)
-
-    @cached_property
     def truth(self) -> dict[str, float]:
         """The hidden parameters, in the user's units."""
         return self.observer.truth
 
     @property
-    def last(self) -> Step:
-        """What is known at the end."""
-        return self.steps[-1]
+    def world(self) -> World:
+        """What answers."""
+        return self.observer.world
 
     @property
     def seconds_per_trial(self) -> float:
@@ -152,23 +98,6 @@ class Demo:
             "inside": {name: self.holds_truth(name) for name in self.truth},
             "refined": None if self.refined is None else asdict(self.refined),
         }
-
-    def holds_truth(self, name: str, step: Step | None = None) -> bool:
-        """Whether the interval of a parameter, at the end or else, contains the true value."""
-        low, high = (step or self.last).interval[name]
-        return low <= self.truth[name] <= high
-
-    @cached_property
-    def refined(self) -> Step | None:
-        """What the task's own likelihood says at the end, where the network is only rough."""
-        if not can_refine(self.subject.task):
-            return None
-        started = time.perf_counter()
-        posterior = self.experiment.refined(self.subject.task)
-        if posterior.effective >= ROUGH:
-            return None
-        last, wide = self.last, [*self.last.log10]
-        return _belief(posterior, last.number, last.design, last.outcome, started, wide)
 
 
 @dataclass(frozen=True)
@@ -201,36 +130,6 @@ def function_of(task: Task, world: World, target: Sequence[str]) -> Function | N
     return Function({name: [row[name] for row in rows] for name in spec.design.names}, truth)
 
 
-def aimed_at(spec: Spec, target: Sequence[str]) -> tuple[str, ...]:
-    """The labels of the parameters that a target names."""
-    if not set(spec.parameters.priors) & {*target} and not {*spec.parameters.labels} & {*target}:
-        return ()
-    return targeted(spec, target)
-
-
-def targeted(spec: Spec, target: Sequence[str]) -> tuple[str, ...]:
-    """The labels of the parameters that a target names; all of them if it names none."""
-    chosen: list[str] = []
-    for name in target:
-        size = spec.parameters.priors[name].size if name in spec.parameters.priors else 0
-        chosen += [f"{name}_{i + 1}" for i in range(size)] if size else [name]
-    labels = spec.parameters.labels
-    return tuple(label for label in labels if label in chosen) or labels
-
-
-def prior_beliefs(parameters: Parameters) -> dict[str, PriorBelief]:
-    """Standard deviation and 95 % interval of every parameter under the prior."""
-    draws = parameters.to_labels(parameters.sample(40_000, torch.Generator().manual_seed(0)))
-    tails = torch.tensor([(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    beliefs = {}
-    for name, values in draws.items():
-        low, high = values.quantile(tails).tolist()
-        is_wide = low > 0 and high / low > DECADES
-        spread = float(values.log10().std()) if is_wide else None
-        beliefs[name] = PriorBelief(float(values.std()), (low, high), spread)
-    return beliefs
-
-
 def run_demo(
     subject: Subject,
     *,
@@ -249,7 +148,7 @@ def run_demo(
     look = partial(
         _look,
         experiment,
-        [n for n, prior in prior_beliefs(spec.parameters).items() if prior.log10_std is not None],
+        shown_by_logarithm(spec.parameters),
         function_of(subject.task, observer.world, aims),
     )
     steps = [look(0, {}, None, time.perf_counter())]
@@ -263,7 +162,7 @@ def run_demo(
         experiment.tell(trial, outcome)
         steps.append(look(len(steps), trial.design, outcome, started + waited))
         on_step(steps[-1])
-    return Demo(subject, experiment, observer, aims, tuple(steps), seed)
+    return Demo(experiment, subject.task, aims, tuple(steps), subject, observer, seed)
 
 
 def default_target(spec: Spec) -> tuple[str, ...]:
@@ -281,27 +180,5 @@ def _look(
     outcome: Any,
     started: float,
 ) -> Step:
-    step = _belief(experiment.posterior(), number, design, outcome, started, wide)
+    step = belief(experiment.posterior(), number, design, outcome, started, wide)
     return step if function is None else replace(step, error=function.error(experiment))
-
-
-def _belief(
-    posterior: Posterior,
-    number: int,
-    design: Mapping[str, Value],
-    outcome: Any,
-    started: float,
-    wide: Sequence[str] = (),
-) -> Step:
-    mean, std = dict(posterior.mean), dict(posterior.std)
-    seconds = time.perf_counter() - started
-    interval = {name: posterior.interval(name, LEVEL) for name in mean}
-    log10 = {name: _log10(posterior, name) for name in wide}
-    return Step(number, dict(design), outcome, mean, std, interval, seconds, log10)
-
-
-def _log10(posterior: Posterior, name: str) -> tuple[float, float]:
-    """Mean and standard deviation of the logarithm, by quantiles that are even in probability."""
-    levels = [(i + 0.5) / LEVELS for i in range(LEVELS)]
-    values = torch.tensor([posterior.quantile(name, p) for p in levels]).double().log10()
-    return float(values.mean()), float(values.std())

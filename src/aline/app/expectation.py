@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aline.app.demo import LEVEL, Demo
+from aline.app.record import LEVEL, Record
 from aline.spaces import Design
 from aline.spaces.axes import Value
 from aline.tasks import Task, World
@@ -32,18 +32,18 @@ class Expectation:
     name: str  # a label whose probability it is, or ""
     x: Array
     mean: Array
-    truth: Array
+    truth: Array | None  # where someone knows it
     band: tuple[Array, Array] | None
     is_of_curves: bool  # else the band is of outcomes, their noise included
 
 
-def expectations_of(demo: Demo) -> list[Expectation]:
-    """What to expect over the demo's only design axis, after its last trial."""
-    task, x = demo.subject.task, along(demo.spec.design, POINTS)
+def expectations_of(demo: Record) -> list[Expectation]:
+    """What to expect over the only design axis, after the last trial."""
+    x = along(demo.spec.design, POINTS)
     (axis,) = demo.spec.design.names
     predictive = demo.experiment.predict({axis: values_along(demo.spec.design, x)})
-    truth = true_curves(task, demo.observer.world, x)
-    of_curves = _bands_of_demo(demo, x) if has_response_function(task) else {}
+    truth = _truth_of(demo, x)
+    of_curves = _bands_of_record(demo, x)
     found, drawn = [], drawn_along(demo.spec.design, x)
     for part, own in predictive.parts.items():
         for name, mean in own.curves.items():
@@ -54,7 +54,7 @@ def expectations_of(demo: Demo) -> list[Expectation]:
             elif demo.spec.outcome.parts[part].has_interval:
                 low, high = own.interval(LEVEL)
                 band = _array(low), _array(high)
-            shown = _array(drawn), _array(mean), _array(truth[part][name]), band
+            shown = _array(drawn), _array(mean), truth.get((part, name)), band
             found.append(Expectation(part, name, *shown, bool(of_curves)))
     return found
 
@@ -90,10 +90,12 @@ def has_response_function(task: Task) -> bool:
     return every is not None and len(every) <= MOST and task.log_likelihood is not None
 
 
-def _bands_of_demo(demo: Demo, x: Tensor) -> dict[str, dict[str, Tensor]]:
-    generator = torch.Generator().manual_seed(demo.seed)
-    draws = demo.experiment.posterior().sample((DRAWS,), generator=generator)
-    return bands_of_curves(demo.subject.task, demo.spec.parameters.to_network(draws), x)
+def _bands_of_record(demo: Record, x: Tensor) -> dict[str, dict[str, Tensor]]:
+    """The bands of curves drawn from the posterior, where their function is known."""
+    if demo.task is None or not has_response_function(demo.task):
+        return {}
+    draws = demo.experiment.posterior().sample(DRAWS)
+    return bands_of_curves(demo.task, demo.spec.parameters.to_network(draws), x)
 
 
 def bands_of_curves(task: Task, theta: Tensor, x: Tensor) -> dict[str, dict[str, Tensor]]:
@@ -103,6 +105,16 @@ def bands_of_curves(task: Task, theta: Tensor, x: Tensor) -> dict[str, dict[str,
     return {
         part: {name: curve.quantile(tails, 0) for name, curve in own.items()}
         for part, own in curves.items()
+    }
+
+
+def _truth_of(demo: Record, x: Tensor) -> dict[tuple[str, str], Array]:
+    """The true curves by part and name, where someone knows them."""
+    if demo.task is None or demo.world is None:
+        return {}
+    curves = true_curves(demo.task, demo.world, x)
+    return {
+        (part, name): _array(curve) for part, own in curves.items() for name, curve in own.items()
     }
 
 

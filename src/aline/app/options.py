@@ -12,3 +12,8 @@ OwnTask = Annotated[
     str | None,
     typer.Option("--task", metavar="FILE.PY:OBJECT", help="The task, if it is one of your own."),
 ]
+
+
+def split_names(text: str | None) -> list[str] | None:
+    """Names that an option lists, separated by commas."""
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]

@@ -1,4 +1,4 @@
-"""A demonstration as one HTML file that needs nothing else."""
+"""An experiment, or a demonstration of one, as one HTML file that needs nothing else."""
 
 from __future__ import annotations
 
@@ -7,56 +7,71 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 from string import Template
+from typing import Any
 
 from aline import __version__
 from aline.app.card import facts_of
-from aline.app.demo import Demo, Step
+from aline.app.demo import Demo
 from aline.app.plots import Plate, plates
 from aline.app.plots.canvas import css_variables, to_svg
-from aline.app.tables import design_cell, typeset
-from aline.app.words import REFINED, explanation, heading
+from aline.app.record import Record, Step
+from aline.app.tables import design_cell, short, typeset
+from aline.app.words import REFINED, explanation, heading, kicker, ordinal
+from aline.experiment import Experiment
+from aline.experiment.frames import note_names
 from aline.files import write_atomically
 
 
-def write_report(demo: Demo, path: Path, command: str) -> Path:
-    """Write the report of a demo; `command` is what made it."""
-    write_atomically(path, render(demo, command).encode())
+def write_report(record: Record, path: Path, command: str) -> Path:
+    """Write a report; `command` is what made it."""
+    write_atomically(path, render(record, command).encode())
     return path
 
 
-def render(demo: Demo, command: str) -> str:
+def render(demo: Record, command: str) -> str:
     """The page as text."""
     template = Template(files("aline.app").joinpath("report.html").read_text(encoding="utf-8"))
     return template.substitute(
-        title=escape(f"aline: {demo.spec.name}, {len(demo.steps) - 1} trials"),
+        title=escape(f"aline: {demo.spec.name}, {demo.last.number} trials"),
         light=css_variables(dark=False),
         dark=css_variables(dark=True),
-        kicker=escape(f"aline demo · {demo.spec.name} · seed {demo.seed}"),
+        kicker=escape(kicker(demo)),
         heading=escape(heading(demo)),
-        explanation="\n".join(f"<p>{escape(text)}</p>" for text in explanation(demo)),
+        explanation="\n".join(f"<p>{escape(text)}</p>" for text in _said(demo)),
         cards="\n".join(_card(demo, name) for name in demo.shown),
         figures="\n".join(_figure(plate) for plate in plates(demo)),
         summary=_summary_table(demo, demo.last),
         refined="" if demo.refined is None else _refined(demo, demo.refined),
+        which=escape(_which(demo)),
         trials=_trial_table(demo),
         facts=_definitions(_facts(demo, command)),
         version=escape(__version__),
     )
 
 
-def _card(demo: Demo, name: str) -> str:
+def _said(demo: Record) -> list[str]:
+    """What was found, and why not to believe it where there is a reason."""
+    return [*explanation(demo), *(f"Warning: {text}" for text in demo.experiment.warnings)]
+
+
+def _card(demo: Record, name: str) -> str:
     """The final belief about one parameter, in large type."""
     span = _span(demo, name)
     low, high = (typeset(edge, span) for edge in demo.last.interval[name])
-    holds = demo.holds_truth(name)
-    verdict = "inside the interval" if holds else "outside the interval"
     return (
         f'<div class="card"><span>{escape(demo.spec.label(name))}</span>'
         f"<b>{typeset(demo.last.mean[name], span)}</b>"
-        f"<span>95 % interval {low} to {high}</span>"
-        f'<span class="{"hit" if holds else "miss"}">truth {typeset(demo.truth[name], span)}, '
-        f"{verdict}</span></div>"
+        f"<span>95 % interval {low} to {high}</span>{_against_truth(demo, name)}</div>"
     )
+
+
+def _against_truth(demo: Record, name: str) -> str:
+    """Whether the interval holds the truth, where someone knows it."""
+    if name not in demo.truth:
+        return ""
+    holds, truth = demo.holds_truth(name), typeset(demo.truth[name], _span(demo, name))
+    verdict = "inside the interval" if holds else "outside the interval"
+    return f'<span class="{"hit" if holds else "miss"}">truth {truth}, {verdict}</span>'
 
 
 def _figure(plate: Plate) -> str:
@@ -71,32 +86,41 @@ def _figure(plate: Plate) -> str:
     )
 
 
-def _refined(demo: Demo, step: Step) -> str:
+def _refined(demo: Record, step: Step) -> str:
     return f"<p>{escape(REFINED)}</p>\n{_summary_table(demo, step)}"
 
 
-def _summary_table(demo: Demo, step: Step) -> str:
-    header = ["parameter", "truth", "prior sd", "posterior sd", "mean", "95 % interval", "truth is"]
+def _summary_table(demo: Record, step: Step) -> str:
+    header = ["parameter", "prior sd", "posterior sd", "mean", "95 % interval"]
     rows = []
     for name in demo.spec.parameters.labels:
         span = _span(demo, name)
-        values = [demo.truth[name], demo.prior[name].std, step.std[name], step.mean[name]]
-        rows.append(
-            [
-                demo.spec.label(name) + (" (target)" if name in demo.shown else ""),
-                *(typeset(value, span) for value in values),
-                _interval(step.interval[name], span),
-                "inside" if demo.holds_truth(name, step) else "outside",
-            ]
-        )
-    return _table(header, rows)
+        values = [demo.prior[name].std, step.std[name], step.mean[name]]
+        row = [
+            demo.spec.label(name) + (" (target)" if name in demo.shown else ""),
+            *(typeset(value, span) for value in values),
+            _interval(step.interval[name], span),
+        ]
+        if demo.truth:
+            held = "inside" if demo.holds_truth(name, step) else "outside"
+            row += [typeset(demo.truth[name], span), held]
+        rows.append(row)
+    return _table([*header, "truth", "truth is"] if demo.truth else header, rows)
 
 
-def _trial_table(demo: Demo) -> str:
+def _which(demo: Record) -> str:
+    """Which trials the table has."""
+    every = -(-demo.last.number // max(1, len(demo.steps) - 1))
+    return "Every trial" if every <= 1 else f"Every {ordinal(every)} trial"
+
+
+def _trial_table(demo: Record) -> str:
     spec = demo.spec
     header = ["trial", *map(spec.label, spec.design.names), "outcome"]
     for name in demo.shown:
         header += [f"{name}", "95 % interval"]
+    notes = note_names(demo.told)
+    header += notes
     rows = []
     for step in demo.steps[1:]:
         assert step.outcome is not None
@@ -106,22 +130,52 @@ def _trial_table(demo: Demo) -> str:
         for name in demo.shown:
             span = _span(demo, name)
             row += [typeset(step.mean[name], span), _interval(step.interval[name], span)]
+        beside = demo.told[step.number - 1].note or {}
+        row += [_cell(beside.get(name)) for name in notes]
         rows.append(row)
     return _table(header, rows)
 
 
-def _facts(demo: Demo, command: str) -> dict[str, str]:
-    milliseconds = 1000 * demo.seconds_per_trial
+def _cell(value: Any) -> str:
+    """Something from a note."""
+    if isinstance(value, float):
+        return short(value)
+    return "" if value is None else str(value)
+
+
+def _facts(demo: Record, command: str) -> dict[str, str]:
     return {
-        "command": command,
-        "seed": str(demo.seed),
+        "made by": command,
         "aimed at": ", ".join(demo.target),
-        "a trial took": f"{milliseconds:.1f} ms to choose the design and update the posterior",
-        **facts_of(demo.subject.model),
+        **(_of_demo(demo) if isinstance(demo, Demo) else _of_experiment(demo.experiment)),
+        **facts_of(demo.experiment.model),
     }
 
 
-def _span(demo: Demo, name: str) -> float:
+def _of_demo(demo: Demo) -> dict[str, str]:
+    milliseconds = 1000 * demo.seconds_per_trial
+    return {
+        "seed": str(demo.seed),
+        "a trial took": f"{milliseconds:.1f} ms to choose the design and update the posterior",
+    }
+
+
+def _of_experiment(experiment: Experiment) -> dict[str, str]:
+    trials = experiment.trials
+    count = {state: sum(t.state == state for t in trials) for state in ("asked", "abandoned")}
+    attached = sum(trial.source == "attached" for trial in trials)
+    counted = {"still open": count["asked"], "abandoned": count["abandoned"], "attached": attached}
+    return {
+        "experiment": experiment.name,
+        "begun": f"{experiment.created[:16].replace('T', ' ')} UTC",
+        "planned": f"{experiment.horizon} trials",
+        "model": experiment.source or "not on disk",
+        **{name: f"{number} trials" for name, number in counted.items() if number},
+        **{name: str(value) for name, value in experiment.metadata.items()},
+    }
+
+
+def _span(demo: Record, name: str) -> float:
     low, high = demo.prior[name].interval
     return high - low
 

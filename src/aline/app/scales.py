@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from aline.app.demo import PriorBelief, Step
+from aline.app.record import PriorBelief, Step
 
 
 @dataclass(frozen=True)

@@ -243,7 +243,15 @@ def score_lines(result: dict[str, Any]) -> list[str]:
         count = max(row["n"] for row in mine)
         lines.append(f"Aimed at {target.replace(',', ', ')}: {count} simulated experiments")
         lines += [*_table(mine), ""]
-    return [*lines, *_largest_gap(rows), *result.get("notes", [])]
+    return [*lines, *_largest_gap(rows), *calibration_lines(result), *result.get("notes", [])]
+
+
+def calibration_lines(result: dict[str, Any]) -> Iterator[str]:
+    """The verdict on each goal's calibration, a line a test."""
+    for one in result.get("calibration", []):
+        goal = one["target"].replace(",", ", ")
+        yield f"Calibration aimed at {goal}, after {one['step']} trials:"
+        yield from (f"  {line}" for line in one["verdict"])
 
 
 def _table(rows: list[Row]) -> list[str]:

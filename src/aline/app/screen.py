@@ -7,16 +7,8 @@ import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from aline.app.demo import (
-    Demo,
-    Function,
-    PriorBelief,
-    Step,
-    aimed_at,
-    default_target,
-    prior_beliefs,
-    targeted,
-)
+from aline.app.demo import Demo, Function, default_target
+from aline.app.record import PriorBelief, Step, aimed_at, prior_beliefs, targeted
 from aline.app.scales import Seen, on_scale
 from aline.app.tables import aligned, number
 from aline.app.words import REFINED_FIRST, ROUGH_ONE, result, scene, title

@@ -1,8 +1,9 @@
-"""What a demonstration says, in sentences."""
+"""What a demonstration and a report say, in sentences."""
 
 from __future__ import annotations
 
 from aline.app.demo import FUNCTION_POINTS, Demo
+from aline.app.record import Record
 from aline.app.scales import on_scale
 from aline.app.tables import number
 from aline.tasks import Spec
@@ -32,6 +33,18 @@ _SCENES = {
     ),
 }
 
+_METHODS = {
+    "learned": (
+        "Before each trial a small neural network looked at all answers so far and picked the "
+        "measurement that should teach it most about {}; after each answer it updated its belief "
+        "at once."
+    ),
+    "fixed": (
+        "The measurements were a fixed schedule, made to teach most about the parameters; after "
+        "each answer a small neural network updated its belief about {}."
+    ),
+}
+
 _NOUNS = dict.fromkeys(PRESETS, "observer")
 
 
@@ -43,23 +56,38 @@ def scene(spec: Spec) -> str:
     return _SCENES.get(spec.name, general)
 
 
-def heading(demo: Demo) -> str:
+def kicker(demo: Record) -> str:
+    """What the page is about, above its heading."""
+    if isinstance(demo, Demo):
+        return f"aline demo · {demo.spec.name} · seed {demo.seed}"
+    return f"aline · {demo.spec.name} · {demo.experiment.name}"
+
+
+def heading(demo: Record) -> str:
     """The result in one line."""
-    return f"{len(demo.steps) - 1} trials to learn {_listed(demo.target)}"
+    count, planned = demo.last.number, demo.experiment.horizon
+    trials = "1 trial" if count == 1 else f"{count} trials"
+    so_far = "" if demo.experiment.finished else f" of {planned} so far"
+    return f"{trials}{so_far} to learn {_listed(demo.target)}"
 
 
-def explanation(demo: Demo) -> list[str]:
+def explanation(demo: Record) -> list[str]:
     """What happened, for someone who never heard of adaptive experiments."""
-    method = (
-        "Before each trial a small neural network looked at all answers so far and picked the "
-        f"measurement that should teach it most about {_listed(demo.target)}; after each answer "
-        f"it updated its belief at once. {_played_by(demo.spec)} simulated, so the truth is known "
-        "and can be compared."
-    )
-    return [scene(demo.spec), method, result(demo)]
+    method = _METHODS[demo.experiment.policy].format(_listed(demo.target))
+    if demo.world is not None:
+        method += f" {_played_by(demo.spec)} simulated, so the truth is known and can be compared."
+    told = [result(demo)] if demo.spec.parameters.labels or demo.last.error is not None else []
+    return [scene(demo.spec), method, *told]
 
 
-def result(demo: Demo) -> str:
+def ordinal(number: int) -> str:
+    """2nd, 3rd, 4th."""
+    ends = {1: "st", 2: "nd", 3: "rd"}
+    teens = number % 100 in (11, 12, 13)
+    return f"{number}{'th' if teens else ends.get(number % 10, 'th')}"
+
+
+def result(demo: Record) -> str:
     """How far what was aimed at was narrowed: the first parameter, or the error of predictions."""
     first, last = demo.steps[0].error, demo.last.error
     if first is not None and last is not None and not demo.aimed:
@@ -71,12 +99,14 @@ def result(demo: Demo) -> str:
     scale = on_scale(name, demo.prior[name])
     low, high = scale.prior.interval
     a, b = scale.belief(end).interval
-    held = sum(demo.holds_truth(label, end) for label in demo.shown)
-    return (
+    narrowed = (
         f"The 95 % interval of {scale.label} went from {number(high - low, high - low)} wide to "
-        f"{number(b - a, high - low)}; {held} of {len(demo.shown)} intervals aimed at "
-        "hold the truth."
+        f"{number(b - a, high - low)}"
     )
+    if not demo.truth:
+        return f"{narrowed}."
+    held = sum(demo.holds_truth(label, end) for label in demo.shown)
+    return f"{narrowed}; {held} of {len(demo.shown)} intervals aimed at hold the truth."
 
 
 def title(spec: Spec) -> str:

@@ -121,6 +121,11 @@ def predictions(
 
     ``predictions(at={"time": [1, 2, 3]})``, ``predictions(region=Box(time=(0, 2)))``. Axes that a
     region does not name keep their whole range; repeated or denser designs weigh more.
+
+    >>> import aline
+    >>> region = aline.predictions(region=aline.Box(x=(0.0, 2.0)))
+    >>> aline.Experiment(aline.load("gp1d"), target=region, horizon=8).horizon
+    8
     """
     return Predictions(at, region)
 
@@ -137,6 +142,12 @@ def in_turn(*parts: str | Predictions | Iterable[str | Predictions]) -> InTurn:
 
     ``in_turn(["threshold", "slope"], ["guess", "lapse"])``; a part that is named twice gets twice
     the trials.
+
+    >>> import aline
+    >>> goal = aline.in_turn(["threshold", "slope"], ["guess", "lapse"])
+    >>> trial = aline.Experiment(aline.load("psychometric"), target=goal).ask()
+    >>> list(trial.design)
+    ['stimulus']
     """
     listed = tuple(
         (part,) if isinstance(part, str | Predictions) else tuple(part) for part in parts

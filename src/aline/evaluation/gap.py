@@ -11,6 +11,7 @@ from torch import Tensor
 
 from aline.episodes import Context
 from aline.errors import InputError
+from aline.evaluation.calibration import calibration_of
 from aline.evaluation.estimates import Estimate, mean, proportion
 from aline.evaluation.exact import (
     MOST_PARAMETERS,
@@ -62,12 +63,14 @@ def evaluate(
     if refined and not can_refine(task):
         raise InputError(f"task {task.spec.name} has no likelihood to refine a posterior with")
     rows: list[Row] = []
+    calibration: list[dict[str, Any]] = []
     for number, names in enumerate(goals):
         target = ",".join(names)
         played = simulate_experiments(
             model, task, names, episodes=episodes, lengths=steps, seed=seed, start=start
         )
         values = list(_learned(model.spec, played, names))
+        calibration.append(calibration_of(model.network, played, names, seed).to_json())
         if can_be_exact(task):
             told = _counted(progress, number, len(goals))
             try:
@@ -79,7 +82,8 @@ def evaluate(
         rows += [row(model.spec.name, method(model.spec), target, *value) for value in values]
         if progress is not None:
             progress((number + 1) * episodes, len(goals) * episodes)
-    return result("evaluate", rows, time.monotonic() - began, seed=seed, notes=notes)
+    seconds = time.monotonic() - began
+    return result("evaluate", rows, seconds, seed=seed, notes=notes, calibration=calibration)
 
 
 def coverage(

@@ -16,6 +16,7 @@ from aline.episodes import Context, Policy, RandomPolicy
 from aline.errors import InputError
 from aline.evaluation.bounds import episode_bounds
 from aline.evaluation.estimates import Estimate, mean
+from aline.evaluation.faults import check_limit
 from aline.evaluation.information import gains
 from aline.evaluation.schedule import find_schedule
 from aline.evaluation.simulated import Protocol, play_protocol
@@ -29,6 +30,7 @@ from aline.training.possible_truths import has_parameter_likelihood
 CHUNK = 64  # episodes that all policies play before the clock is looked at
 EPISODES = 512
 SHORTEST, LONGEST = 5.0, 120.0  # seconds that a verdict may take
+LONG = 60.0  # seconds of training from which on good experiments are played for the check
 SEARCH = 0.25  # of the time for the fixed schedule
 GREEDY_SHARE = 0.4  # of the time for greedy play, which then plays fewer of the episodes
 LEAST = 16  # of a chunk, without which greedy play is left out
@@ -107,7 +109,14 @@ def after_training(model: Model, task: Task, budget: float | None, progress: boo
         verdict = Verdict.of_failure(f"{type(error).__name__}: {error}")
     if progress:
         print("", *verdict.lines(), sep="\n")
-    return with_verdict(model, verdict)
+    model = with_verdict(model, verdict)
+    return with_check(model, task) if spent >= LONG and verdict.failed is None else model
+
+
+def with_check(model: Model, task: Task) -> Model:
+    """The model with the capital that raises a flag of untypical outcomes in its card."""
+    found = check_limit(model, task.described_by(model.spec))
+    return replace(model, measurements={**model.measurements, "check": found})
 
 
 def with_verdict(model: Model, verdict: Verdict) -> Model:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import platform
 import shlex
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from aline import __version__
 from aline.evaluation.estimates import Estimate
 from aline.training.run import machine
 
 Row = dict[str, Any]
+
+PACKAGES = ("torch", "numpy", "scipy")  # whose versions numbers may depend on
 
 # What the paper reports for the same task, target and metric (its figures, read off).
 _PUBLISHED = {
@@ -41,13 +46,43 @@ def result(bench: str, rows: list[Row], seconds: float, **more: Any) -> dict[str
     """Rows with what is needed to make them again."""
     return {
         "bench": bench,
-        "command": shlex.join([_program(), *sys.argv[1:]]),
-        "commit": commit(),
-        "machine": machine(),
+        **provenance(),
         "seconds": round(seconds, 1),
         **more,
         "rows": rows,
     }
+
+
+def provenance() -> dict[str, Any]:
+    """What every result file says of how it was made: command, code, versions and machine."""
+    return {
+        "command": shlex.join([_program(), *sys.argv[1:]]),
+        "commit": commit(),
+        "dirty": is_dirty(),
+        "versions": {
+            "aline": __version__,
+            "python": platform.python_version(),
+            **{name: metadata.version(name) for name in PACKAGES},
+        },
+        "processor": processor(),
+        "machine": machine(),
+    }
+
+
+def processor() -> str:
+    """The processor's name, as the system has it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def is_dirty() -> bool | None:
+    """Whether the checkout had changes that no commit has; None where there is no checkout."""
+    changed = _git("status", "--porcelain", "--untracked-files=no")
+    return None if changed is None else bool(changed)
 
 
 def _program() -> str:
@@ -57,11 +92,15 @@ def _program() -> str:
 
 def commit() -> str | None:
     """The commit of the checkout that aline runs from; None when it is installed elsewhere."""
-    here = Path(__file__).parent
+    return _git("rev-parse", "--short", "HEAD")
+
+
+def _git(*arguments: str) -> str | None:
+    """What git says of the checkout that aline runs from."""
     try:
         done = subprocess.run(
-            ["git", "rev-parse", "--short", "HEAD"],
-            cwd=here,
+            ["git", *arguments],
+            cwd=Path(__file__).parent,
             capture_output=True,
             text=True,
             check=True,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from aline import __version__
 from aline.episodes.goals import Target
 from aline.errors import InputError, StateError, UserError
 from aline.experiment.allowed import plain_restriction
 from aline.experiment.checks import check_state, check_unfinished, existing_number, last_told
-from aline.experiment.frames import frame_of_trials
 from aline.experiment.history import History
 from aline.experiment.journals import VERSION, create, now, only_name, read_journal, replay
 from aline.experiment.keys import repeated
@@ -26,7 +25,6 @@ from aline.experiment.settings import (
     check_note,
     check_seed,
     check_standardise,
-    plain_metadata,
     plain_policy,
     plain_stop,
     plain_target,
@@ -35,17 +33,15 @@ from aline.experiment.state import State
 from aline.experiment.storage import Conflict, Event, Journal, Storage, open_storage
 from aline.experiment.storage.base import lost
 from aline.experiment.trial import Trial, copied, number_of, plain_design, plain_designs, proposal
+from aline.experiment.view import View
 from aline.model import Model
 from aline.spaces import Design
-from aline.tasks import PREDICTIONS, Spec, Task
-
-if TYPE_CHECKING:
-    import pandas
+from aline.tasks import PREDICTIONS, Task
 
 _ATTEMPTS = 100  # how often to try again when other processes write to the same experiment
 
 
-class Experiment:
+class Experiment(View):
     """Runs trials with a trained model; every event is stored before its method returns.
 
     `target` says what to learn: parameter names, `aline.predictions(at=...)` or
@@ -65,11 +61,14 @@ class Experiment:
     A call that is marked with a `key` counts once: repeated with the same key, as after a lost
     reply, it returns what the first one did.
 
-        experiment = aline.Experiment(aline.load("psychometric"), target="threshold")
-        while not experiment.finished:
-            trial = experiment.ask()
-            experiment.tell(trial, respond(trial.design["stimulus"]))
-        print(experiment.posterior())
+    >>> import aline
+    >>> experiment = aline.Experiment(aline.load("psychometric"), target="threshold", horizon=5)
+    >>> while not experiment.finished:
+    ...     trial = experiment.ask()
+    ...     told = experiment.tell(trial, trial.design["stimulus"] > 0.5)
+    >>> low, high = experiment.posterior().interval("threshold", 0.9)
+    >>> low < high, len(experiment.trials)
+    (True, 5)
     """
 
     def __init__(
@@ -111,7 +110,7 @@ class Experiment:
         }
         state = State.start(model, created)
         kept = open_storage(storage)
-        self._begin(kept, create(kept, name, spec.name, created), created, state)
+        self._begin(kept, create(kept, name, spec.name, created), created, state, model)
 
     @classmethod
     def resume(
@@ -125,52 +124,19 @@ class Experiment:
         kept = open_storage(storage, must_exist=True)
         name = only_name(kept.names()) if name is None else name
         created, events = read_journal(kept, name)
-        state = State.start(find_model(created, name, model), created)
+        found = find_model(created, name, model)
+        state = State.start(found, created)
         experiment = cls.__new__(cls)
-        experiment._begin(kept, name, created, replay(state, events, name))
+        experiment._begin(kept, name, created, replay(state, events, name), found)
         return experiment
 
-    def _begin(self, storage: Journal, name: str, created: Event, state: State) -> None:
+    def _begin(
+        self, storage: Journal, name: str, created: Event, state: State, model: Model
+    ) -> None:
         self._storage, self._name, self._created, self._state = storage, name, created, state
-        self._history = History()
+        self._model, self._history = model, History()
 
     # What the experiment is.
-
-    @property
-    def name(self) -> str:
-        """Its name in the storage."""
-        return self._name
-
-    @property
-    def metadata(self) -> dict[str, Any]:
-        """What was to be kept with it."""
-        return plain_metadata(self._created.get("metadata"))
-
-    @property
-    def created(self) -> str:
-        """When it began, in UTC."""
-        return str(self._created["time"])
-
-    @property
-    def source(self) -> str | None:
-        """Where its model comes from: a shipped one's name, a folder, or nowhere on disk."""
-        source: str | None = self._created["model"]["source"]
-        return source
-
-    @property
-    def sequence(self) -> int:
-        """How many events its journal has, as far as this object knows."""
-        return self._state.sequence
-
-    @property
-    def spec(self) -> Spec:
-        """The task as its model knows it."""
-        return self._state.spec
-
-    @property
-    def trials(self) -> tuple[Trial, ...]:
-        """Every trial, by number: open, told, abandoned, attached."""
-        return tuple(copied(trial) for trial in self._state.trials)
 
     @property
     def finished(self) -> bool:
@@ -221,20 +187,18 @@ class Experiment:
         """Whether `prepare` computes its next design together with those of others."""
         return self._state.shares_a_pass
 
-    @property
-    def observations(self) -> int:
-        """How many outcomes the posterior knows, those of earlier data included."""
-        return len(self._state.rows)
-
-    @property
-    def size(self) -> int:
-        """How much there is to compute with: observations, open trials, points to predict at."""
-        state = self._state
-        return len(state.rows) + len(state.open) + state.goal.points.shape[1]
-
     def posterior(self) -> Posterior:
         """What is known about the parameters."""
         return self._state.posterior
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Why not to believe what the model says, a sentence each; `posterior()` has the same.
+
+        Outcomes are checked against the model's own predictions as they come in: where the model
+        is right, at most one experiment in twenty is ever warned of, however often one looks.
+        """
+        return self._state.warnings
 
     def refined(self, task: Task | None = None) -> RefinedPosterior:
         """What is known about the parameters by the task's own likelihood, q only the beginning.
@@ -251,7 +215,7 @@ class Experiment:
         What is done to the copy goes to `journal`, if that is given.
         """
         copy = Experiment.__new__(Experiment)
-        copy._begin(journal or self._storage, self._name, self._created, self._state)
+        copy._begin(journal or self._storage, self._name, self._created, self._state, self._model)
         copy._history = self._history
         return copy
 
@@ -268,15 +232,6 @@ class Experiment:
         Of several outcomes a mapping from their names.
         """
         return self._state.predict(self._state.spec.design.read(designs))
-
-    def to_frame(self) -> pandas.DataFrame:
-        """The trials as a pandas DataFrame, a row each.
-
-        Columns are the state and the source, the design's axes, the outcome, `note.` and a name for
-        all that notes hold, and when it was asked and told, in UTC.
-        """
-        events = self._storage.read(self._name)[: self.sequence]
-        return frame_of_trials(self._state.spec, self._state.trials, events)
 
     def __repr__(self) -> str:
         state = self._state

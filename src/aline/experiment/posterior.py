@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from aline.errors import InputError, UserError, nearest
+from aline.experiment.drawing import drawing
 from aline.experiment.drawn import drawn_share
 from aline.experiment.frames import import_pandas
 from aline.experiment.marginals import Components, Coordinate, Marginal, Share, as_double
@@ -46,9 +48,16 @@ class Posterior:
         mixture: Mixture,
         parameters: Parameters,
         joint: Callable[[], Joint] | None = None,
+        warnings: Callable[[], tuple[str, ...]] = tuple,
     ):
         self.mixture, self._parameters, self._find_joint = mixture, parameters, joint
+        self._find_warnings = warnings
         self._marginals: dict[str, Marginal] = {}
+
+    @property
+    def parameters(self) -> Parameters:
+        """The parameters with their priors."""
+        return self._parameters
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -59,6 +68,16 @@ class Posterior:
     def is_joint(self) -> bool:
         """Whether it knows how parameters depend on each other; else it has them independent."""
         return self._find_joint is not None
+
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """Why not to believe it, a sentence each; none is as it should be."""
+        return self._find_warnings()
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether there is a reason not to believe it."""
+        return bool(self.warnings)
 
     @property
     def mean(self) -> dict[str, float]:
@@ -175,6 +194,20 @@ class Posterior:
         index = pandas.Index(self.names, name="parameter")
         return pandas.DataFrame(rows, index=index, columns=["mean", "sd", "low", "high"])
 
+    def plot(
+        self, names: Iterable[str] | None = None, *, truth: Mapping[str, float] | None = None
+    ) -> NDArray[Any]:
+        """Draw it with matplotlib and return the axes, an array of panels.
+
+        Where it is known how parameters depend on each other, they are drawn two by two; else each
+        by itself, over its prior. `names` are some of the parameters, `truth` values to mark.
+
+            axes = experiment.posterior().plot(["threshold", "slope"])
+            axes.flat[0].figure.savefig("posterior.png")
+        """
+        axes: NDArray[Any] = drawing().plot_posterior(self, names, truth)
+        return axes
+
     def __repr__(self) -> str:
         wide = max((len(name) for name in self.names), default=0)
         lines = [f"{'':{wide}}  {'mean':>9}  {'sd':>9}  95 % interval"]
@@ -182,7 +215,7 @@ class Posterior:
             low, high = one.interval()
             row = f"{one.name:{wide}}  {one.mean:9.4g}  {one.std:9.4g}  [{low:.4g}, {high:.4g}]"
             lines.append(row)
-        return "\n".join(lines)
+        return "\n".join([*lines, *(f"warning: {text}" for text in self.warnings)])
 
     def _make(self, name: str) -> Marginal:
         owner, position = find_label(self._parameters, name)

@@ -34,6 +34,7 @@ LAST = 20  # and at the last
 MOST = 5  # times as many draws of a joint posterior that are weighed, if it takes that many
 FIFTH = 0.5067  # standard deviations that a fifth of a normal's mass takes in its middle
 ACCEPTED = 0.3  # share of the moves to aim at
+PIECE = 1024  # observations whose likelihood is computed at once
 _NEVER = -1e30
 
 
@@ -42,6 +43,7 @@ class Draws(NamedTuple):
 
     z: Tensor  # [draw, parameter] on the network's scale
     effective: float  # share of q's own draws that count under the posterior; 1 if q is exact
+    how: str = ""  # how they were found, in words
 
 
 def smoothed(z: Tensor) -> Mixture:
@@ -105,26 +107,26 @@ class Refiner:
         if self.joint is None:
             return self._tempered(generator, count)
         cloud = self._together(self.joint, generator, count)
-        effective = _effective(cloud.p - cloud.q) / count
-        times = math.ceil(LEAST / effective)
+        share = effective(cloud.p - cloud.q) / count
+        times = math.ceil(LEAST / share)
         if times > MOST or not self._is_enough(cloud):
-            return self._tempered(generator, count)._replace(effective=effective)
+            return self._tempered(generator, count)._replace(effective=share)
         more = [self._together(self.joint, generator, count) for _ in range(times - 1)]
         cloud = _Cloud(*(torch.cat(parts) for parts in zip(cloud, *more, strict=True)))
-        chosen = _spread((cloud.p - cloud.q).softmax(0), count, generator)
-        return Draws(self._move(cloud.take(chosen), 1.0, generator).z, effective)
+        kept = chosen((cloud.p - cloud.q).softmax(0), count, generator)
+        how = f"{times * count} draws of the network's joint posterior, weighed by the likelihood"
+        return Draws(self._move(cloud.take(kept), 1.0, generator).z, share, how)
 
     def _together(self, joint: Joint, generator: torch.Generator, count: int) -> _Cloud:
         """Draws of the joint posterior with its density."""
         z = joint.sample(count, generator)
         q = joint.log_prob(z)[0, 0].double()
-        return self._measure(z[0, 0].double())._replace(q=q)
+        return self.measure(z[0, 0].double())._replace(q=q)
 
     def _tempered(self, generator: torch.Generator, count: int) -> Draws:
         """Draws of the marginals, carried over step by step."""
-        cloud = self._measure(self.q.sample(count, generator))
-        effective = _effective(cloud.p - cloud.q) / count
-        share = 0.0
+        cloud = self.measure(self.q.sample(count, generator))
+        own, steps, share = effective(cloud.p - cloud.q) / count, 0, 0.0
         while share < 1:
             if not self._is_enough(cloud):
                 raise InputError(
@@ -135,9 +137,12 @@ class Refiner:
             gain = (1 - share) * (cloud.p - cloud.q)
             power = tempering_power(gain[None], LEAST * _possible(cloud))[0, 0]
             share = 1.0 if power == 1 else share + float(power) * (1 - share)
-            chosen = _spread((power * gain).softmax(0), count, generator)
-            cloud = self._move(cloud.take(chosen), share, generator)
-        return Draws(cloud.z, effective)
+            kept = chosen((power * gain).softmax(0), count, generator)
+            cloud, steps = self._move(cloud.take(kept), share, generator), steps + 1
+        how = (
+            f"{count} draws of the network's posterior, moved to the likelihood's in {steps} steps"
+        )
+        return Draws(cloud.z, own, how)
 
     def _is_enough(self, cloud: _Cloud) -> bool:
         return _possible(cloud) >= FEWEST * (cloud.z.shape[1] + 1)
@@ -145,13 +150,13 @@ class Refiner:
     def _move(self, cloud: _Cloud, share: float, generator: torch.Generator) -> _Cloud:
         """Metropolis steps with the distribution at `share` as their limit."""
         count, size = cloud.z.shape
-        shape = torch.linalg.cholesky(_covariance(cloud.z))
+        shape = torch.linalg.cholesky(covariance(cloud.z))
         width = 2.38 / math.sqrt(size)
         for _ in range(SWEEPS if share < 1 else LAST):
             # Some far, some near: clouds that bend, or fall apart, need both.
             far = width * torch.rand(count, 1, generator=generator).double().sqrt()
             step = torch.randn(count, size, generator=generator).double() @ shape.T
-            tried = self._measure(cloud.z + far * step)
+            tried = self.measure(cloud.z + far * step)
             luck = torch.rand(count, generator=generator).double().log()
             better = luck < tried.at(share) - cloud.at(share)
             cloud = _Cloud(
@@ -162,9 +167,13 @@ class Refiner:
             width *= math.exp(float(better.double().mean()) - ACCEPTED)
         return cloud
 
-    def _measure(self, z: Tensor) -> _Cloud:
-        fit = self.task.log_prob(z, self.seen.designs.double(), self.seen.outcomes.double())
-        p = fit.sum(-1) - 0.5 * z.square().sum(-1)
+    def measure(self, z: Tensor) -> _Cloud:
+        """Draws [draw, parameter] with their densities; of long data, piece by piece."""
+        p = -0.5 * z.square().sum(-1)
+        for start in range(0, self.seen.length, PIECE):
+            rows = slice(start, start + PIECE)
+            designs, outcomes = self.seen.designs[:, rows], self.seen.outcomes[:, rows]
+            p = p + self.task.log_prob(z, designs.double(), outcomes.double()).sum(-1)
         # What cannot be, or leaves the numbers, is very unlikely.
         return _Cloud(z, self.q.log_prob(z).sum(-1), p.nan_to_num(_NEVER, _NEVER, _NEVER))
 
@@ -174,17 +183,18 @@ def _possible(cloud: _Cloud) -> int:
     return int((cloud.p > _NEVER).sum())
 
 
-def _effective(log_weight: Tensor) -> float:
+def effective(log_weight: Tensor) -> float:
+    """How many of weighted draws count."""
     return float(1 / log_weight.softmax(0).square().sum())
 
 
-def _covariance(z: Tensor) -> Tensor:
+def covariance(z: Tensor) -> Tensor:
     """Of draws [draw, parameter], never singular."""
     spread = (z - z.mean(0)).T @ (z - z.mean(0)) / len(z)
     return spread + 1e-6 * spread.diagonal().clamp_min(1e-12).diag()
 
 
-def _spread(weight: Tensor, count: int, generator: torch.Generator) -> Tensor:
+def chosen(weight: Tensor, count: int, generator: torch.Generator) -> Tensor:
     """Indices [count] of weights [draw], each as often as its weight says, but for rounding."""
     at = (torch.arange(count) + torch.rand(1, generator=generator).double()) / count
     return torch.searchsorted(weight.cumsum(0), at).clamp(max=len(weight) - 1)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
+from aline.episodes import Context
 from aline.errors import InputError
 from aline.experiment.drawn import Drawn, drawn_share
+from aline.experiment.long import Around, draw_posterior
 from aline.experiment.marginals import Marginal
 from aline.experiment.posterior import Posterior, find_label
 from aline.experiment.refine import Draws, Refiner, can_refine, smoothed
-from aline.experiment.state import State
+from aline.experiment.state import State, posterior_of
 from aline.spaces import Parameters
 from aline.tasks import Task, simulator_of
 
@@ -20,12 +23,15 @@ from aline.tasks import Task, simulator_of
 class RefinedPosterior(Posterior):
     """A posterior of equally likely draws, which know what parameters have to do with each other.
 
-    `effective` says how good q was: the share of its own draws that count under this posterior.
+    `effective` says how good q was: the share of its own draws that count under this posterior;
+    `how`, how the draws were found.
     """
 
-    def __init__(self, draws: Draws, parameters: Parameters):
-        super().__init__(smoothed(draws.z), parameters)
-        self.effective = draws.effective
+    def __init__(
+        self, draws: Draws, parameters: Parameters, warnings: Callable[[], tuple[str, ...]] = tuple
+    ):
+        super().__init__(smoothed(draws.z), parameters, warnings=warnings)
+        self.effective, self.how = draws.effective, draws.how
         self._draws = draws.z
 
     @property
@@ -52,19 +58,11 @@ class RefinedPosterior(Posterior):
         """
         if len(columns) == 1:
             return self.mixture.log_prob(z)[..., columns[0]]
-        draws = self._draws[:, columns]
-        root = torch.linalg.cholesky(draws.T.cov())
-        known, asked = (
-            torch.linalg.solve_triangular(root, (part - draws.mean(0)).mT, upper=False).mT
-            for part in (draws, z[..., columns].reshape(-1, len(columns)))
-        )
-        count, size = known.shape
-        width = (4 / (size + 2) / count) ** (1 / (size + 4))
-        apart = torch.cdist(asked, math.sqrt(1 - width**2) * known) / width
-        log_density_around = -0.5 * apart.square() - size * math.log(width * math.sqrt(2 * math.pi))
-        density: Tensor = (
-            log_density_around.logsumexp(1) - math.log(count) - root.diagonal().log().sum()
-        )
+        around = Around.of(self._draws[:, columns])
+        # Drawn together first, so that smoothing does not widen the whole.
+        middle = around.centre.mean(0)
+        shrunk = middle + math.sqrt(1 - around.width**2) * (around.centre - middle)
+        density = around._replace(centre=shrunk).log_prob(z[..., columns].reshape(-1, len(columns)))
         return density.reshape(z.shape[:-1])
 
 
@@ -87,5 +85,14 @@ def refine_posterior(state: State, task: Task | None) -> RefinedPosterior:
             f"a refined posterior needs the likelihood of the parameters alone, which task "
             f"{spec.name} does not have: use posterior()"
         )
-    refiner = Refiner(known, state.posterior.mixture, state.context, state.posterior.joint)
-    return RefinedPosterior(refiner.draw(torch.Generator()), spec.parameters)
+
+    def refiner_of(seen: Context) -> Refiner:
+        engine = state.engine
+        belief = (
+            state.posterior if seen is state.context else posterior_of(engine, engine.read(seen))
+        )
+        return Refiner(known, belief.mixture, seen, belief.joint)
+
+    draws = draw_posterior(refiner_of, state.context, torch.Generator())
+    # Data that do not fit the model are a reason for doubt here too; too long ones are not.
+    return RefinedPosterior(draws, spec.parameters, lambda: state.misfit)

@@ -6,6 +6,7 @@ saw before it died is what the next one computes from the same events.
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,15 +24,28 @@ from aline.experiment.allowed import Allowed, plain_restriction
 from aline.experiment.keys import Keys
 from aline.experiment.posterior import Posterior
 from aline.experiment.predictive import JointPredictive, Predictive, predictive_of
+from aline.experiment.refine import can_refine
 from aline.experiment.settings import read_target
 from aline.experiment.storage import Event
 from aline.experiment.trial import Trial, read_design
+from aline.experiment.typical import Evidence, beyond_training, evidence_of, observe
 from aline.model import Model
 from aline.policies import FixedPolicy, LearnedPolicy, Memory
 from aline.policies.fixed import Place
 from aline.spaces import Outcome, Real
 from aline.spaces.axes import Value
-from aline.tasks import Spec
+from aline.tasks import Spec, Task, simulator_of
+
+REFINE = "experiment.refined() takes the likelihood itself, whatever the network was trained for."
+UNITS = 2  # observations without which there is no scale, where outcomes come in any units
+
+
+class Measured(NamedTuple):
+    """An observation, and what was known before it."""
+
+    data: Any
+    design: Tensor  # [design] on the network's scale
+    outcome: Tensor  # [1, *event]
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,10 +60,12 @@ class State:
     stop: Mapping[str, float]  # name -> the 95 % interval's width that is narrow enough
     allowed: Allowed
     seed: int
+    evidence: Evidence  # that outcomes are not typical
     fixed: FixedPolicy | None = None  # asks a schedule, in place of the policy
     trials: tuple[Trial, ...] = ()
     open: Mapping[int, Tensor] = field(default_factory=dict)  # trial -> its design [design]
     rows: tuple[int, ...] = ()  # the trial of each observation in the data
+    unchecked: tuple[Measured, ...] = ()  # observations that the evidence does not know yet
     closed: bool = False
     keys: Keys = field(default_factory=Keys)  # a caller's key -> what it did
     sequence: int = 1  # the number of the next event
@@ -74,6 +90,7 @@ class State:
             stop=event["stop"],
             allowed=Allowed.read(space, plain_restriction(space, None)),
             seed=event["seed"],
+            evidence=evidence_of(model),
             fixed=FixedPolicy(space.read(event["schedule"])) if "schedule" in event else None,
         )
 
@@ -86,7 +103,8 @@ class State:
                 f"the journal holds an event {event['event']!r} that this aline does not know: "
                 "upgrade aline"
             )
-        changes = handler(self, event)
+        changes = _looked_at(self)
+        changes |= handler(self, event)
         if "key" in event:
             changes["keys"] = self.keys.adding(event["key"], event)
         return replace(self, sequence=self.sequence + 1, **changes)
@@ -131,7 +149,40 @@ class State:
             and not self.open
         ):
             choose_ahead([self])
-        return posterior_of(self.engine, self.data)
+        return posterior_of(self.engine, self.data, lambda: self.warnings)
+
+    @cached_property
+    def checked(self) -> Evidence:
+        """What the outcomes say against the model; computed when somebody looks, trial by trial."""
+        evidence = self.evidence
+        for data, design, outcome in self.unchecked:
+            if evidence.is_over:
+                break
+            (evidence,) = observe(
+                [evidence], self.engine, data, design[None], outcome, self._simulator
+            )
+        return evidence
+
+    @property
+    def _simulator(self) -> Task | None:
+        """The task in its own units, if it is built in."""
+        return None if self.is_standardised else simulator_of(self.spec)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Why not to believe the posterior, a sentence each."""
+        beyond = tuple(beyond_training(self.spec, self.context))
+        return (*self.misfit, *beyond, *((REFINE,) if beyond and self._can_refine else ()))
+
+    @property
+    def misfit(self) -> tuple[str, ...]:
+        """Why not to believe that the model describes the outcomes."""
+        finding = self.checked.finding
+        return () if finding is None else (str(finding),)
+
+    @property
+    def _can_refine(self) -> bool:
+        return self._simulator is not None and can_refine(self._simulator)
 
     def predict(self, x: Tensor) -> Predictive | JointPredictive:
         """Beliefs about outcomes at designs [count, design] on the network's scale."""
@@ -233,7 +284,9 @@ def _scheduled(state: State, policy: FixedPolicy) -> Tensor:
 
 
 @torch.inference_mode()
-def posterior_of(engine: Engine, data: Any) -> Posterior:
+def posterior_of(
+    engine: Engine, data: Any, warnings: Callable[[], tuple[str, ...]] = tuple
+) -> Posterior:
     """The posterior of the only episode."""
     mixture = engine.posterior(data)[0]
     if not bool(mixture.mean.isfinite().all()):  # a journal from before outcomes had a range
@@ -242,7 +295,7 @@ def posterior_of(engine: Engine, data: Any) -> Posterior:
             "abandon the trial whose outcome is far beyond all others"
         )
     joint = None if engine.network.conditional is None else partial(engine.joint, data)
-    return Posterior(mixture, engine.network.spec.parameters, joint)
+    return Posterior(mixture, engine.network.spec.parameters, joint, warnings)
 
 
 def _expected(engine: Engine, data: Any, x: Tensor) -> Tensor:
@@ -263,6 +316,7 @@ def _asked(state: State, event: Event) -> Changes:
         "open": {**state.open, number: read_design(state.spec.design, design)},
         "rows": state.rows,
         "data": state.data,
+        **_looked_at(state),
     }
 
 
@@ -277,7 +331,7 @@ def _told(state: State, event: Event) -> Changes:
         "trials": _with(state.trials, told),
         "open": _without(state.open, number),
         "rows": (*state.rows, number),
-        "data": _extend(state, state.data, x, event["outcome"]),
+        **_measured(state, x[None], [event["outcome"]]),
     }
 
 
@@ -288,14 +342,11 @@ def _attached(state: State, event: Event) -> Changes:
         Trial(number, dict(zip(names, row, strict=True)), outcome, "told", source="attached")
         for number, (row, outcome) in enumerate(zip(rows, event["outcomes"], strict=True), first)
     )
-    data = state.data
-    for x, trial in zip(state.spec.design.read(event["designs"]), trials, strict=True):
-        data = _extend(state, data, x, trial.outcome)
     numbers = (trial.number for trial in trials)
     return {
         "trials": (*state.trials, *trials),
         "rows": (*state.rows, *numbers),
-        "data": data,
+        **_measured(state, state.spec.design.read(event["designs"]), event["outcomes"]),
     }
 
 
@@ -308,8 +359,10 @@ def _abandoned(state: State, event: Event) -> Changes:
         return {**changes, "open": _without(state.open, number)}
     # Its outcome leaves the posterior: what remains is read anew.
     rows = tuple(n for n in state.rows if n != number)
-    data = state.engine.read(state.context.without(state.rows.index(number)))
-    return {**changes, "rows": rows, "data": data}
+    left = state.context.without(state.rows.index(number))
+    unchecked = _all_unchecked(state, left)
+    return {**changes, "rows": rows, "data": state.engine.read(left),
+            "evidence": state.evidence.restart(), "unchecked": unchecked}  # fmt: skip
 
 
 def _restricted(state: State, event: Event) -> Changes:
@@ -348,11 +401,44 @@ def _next_number(state: State, event: Event) -> int:
     return number
 
 
-def _extend(state: State, data: Any, x: Tensor, outcome: Any) -> Any:
+def _measured(state: State, designs: Tensor, outcomes: Sequence[Any]) -> Changes:
+    """After observations at designs [n, design], of which the check is to know."""
     # Standardised in double precision: outcomes may be small differences of large numbers.
-    kind = state.spec.outcome
-    y = kind.to_network(kind.from_plain([outcome]))
-    return state.engine.extend(data, x[None], y if state.is_standardised else y.float())
+    kind, data = state.spec.outcome, state.data
+    y = kind.to_network(kind.from_plain(outcomes))
+    y = y if state.is_standardised else y.float()
+    looked_at = _looked_at(state)
+    unchecked = looked_at["unchecked"]
+    for design, value in zip(designs, y[:, None], strict=True):
+        unchecked = _adding(state, unchecked, Measured(data, design, value))
+        data = state.engine.extend(data, design[None], value)
+    return {**looked_at, "data": data, "unchecked": unchecked}
+
+
+def _looked_at(state: State) -> Changes:
+    """The evidence so far, and what it does not know; what was computed once stays."""
+    if "checked" in vars(state):  # where a cached property keeps its value
+        return {"evidence": state.checked, "unchecked": ()}
+    return {"evidence": state.evidence, "unchecked": state.unchecked}
+
+
+def _adding(state: State, unchecked: tuple[Measured, ...], new: Measured) -> tuple[Measured, ...]:
+    """With one more to check, within the horizon and once outcomes have a scale."""
+    if state.evidence.limit == math.inf:  # nothing is looked for
+        return ()
+    before = state.engine.context(new.data).length
+    first = UNITS if state.is_standardised else 0
+    return (*unchecked, new) if first <= before < state.spec.horizon else unchecked
+
+
+def _all_unchecked(state: State, context: Context) -> tuple[Measured, ...]:
+    """Every observation of a context."""
+    found: tuple[Measured, ...] = ()
+    for row in range(min(context.length, state.spec.horizon)):
+        before = state.engine.read(context.first(row))
+        found = _adding(state, found, Measured(before, context.designs[0, row],
+                                               context.outcomes[:, row]))  # fmt: skip
+    return found
 
 
 def _with(trials: tuple[Trial, ...], trial: Trial) -> tuple[Trial, ...]:

@@ -33,11 +33,15 @@ class ActiveRegressor:
     for each column, or else by the smallest and largest seen so far; labels as they arrive. The
     `noise`, a label's standard deviation about the truth in its units, helps where you know it.
 
-        learner = ActiveRegressor()
-        for _ in range(20):
-            row = learner.query(X_pool)
-            learner.teach(X_pool[row], label(X_pool[row]))
-        mean, std = learner.predict(X_new, return_std=True)
+    >>> import numpy as np
+    >>> pool = np.linspace(0.0, 50.0, 40)[:, None]
+    >>> learner = ActiveRegressor()
+    >>> for _ in range(6):
+    ...     row = learner.query(pool)
+    ...     _ = learner.teach(pool[row], 20 * np.sin(pool[row, 0] / 10))
+    >>> mean, std = learner.predict(pool, return_std=True)
+    >>> mean.shape
+    (40,)
     """
 
     def __init__(

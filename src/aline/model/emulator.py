@@ -21,7 +21,7 @@ from aline.model.tokens import INSIDE, Mlp, probit
 from aline.spaces import Outcome
 from aline.spaces.outcomes.mixture import Mixture, mixture_start, read_mixture
 
-COMPONENTS = 3  # of an emulated number's distribution
+COMPONENTS = 2  # of an emulated number's distribution
 LEAST = -10.0  # a log likelihood of what seems impossible: it may be the emulator that is wrong
 FARTHEST = 2.0  # standard deviations that a look may move a guess
 NARROWEST, WIDEST = 0.05, 2.0  # by what factor it may change the guess's spread

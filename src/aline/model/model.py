@@ -36,8 +36,9 @@ class Model:
 
     def __repr__(self) -> str:
         weights = sum(parameter.numel() for parameter in self.network.parameters())
-        kind = self.network.config.policy
-        return f"<Model {self.spec.in_words()}; {weights:,} weights, {kind} policy>"
+        kind = f"{weights:,} weights, {self.network.config.policy} policy"
+        where = "" if self.source is None else f", from {self.source.name}"
+        return f"<Model {self.spec.in_words()}; {kind}{where}>"
 
     @property
     def spec(self) -> Spec:

@@ -196,7 +196,9 @@ def choose_policy_loss(
     return sampled_pool_loss if credit in ("immediate", "return") else paired_pool_loss
 
 
-def teacher_for(task: Task, model: ModelConfig) -> Teacher | particle_teacher.ParticleTeacher | None:
+def teacher_for(
+    task: Task, model: ModelConfig
+) -> Teacher | particle_teacher.ParticleTeacher | None:
     """Who knows what this task's designs are worth, if anyone does."""
     if lattice_teacher.requirement(task) is None:
         return lattice_teacher.LatticeTeacher(task)

@@ -44,6 +44,9 @@ def load(name: str | Path, task: Task | None = None) -> Model:
 
     `task` is needed only where its designs have a condition that a card cannot hold: the model's
     card says so, and asking for a design does.
+
+    >>> load("psychometric").spec.parameters.names
+    ('threshold', 'slope', 'guess', 'lapse')
     """
     from aline.model import Model  # torch only when a model is really wanted
 

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
-from aline.app.demo import Demo
 from aline.app.expectation import has_response_function
 from aline.app.plots.curve import plot_curve
 from aline.app.plots.designs import companions, leading, plot_designs
@@ -14,6 +13,7 @@ from aline.app.plots.marginals import plot_marginals
 from aline.app.plots.pairs import MOST, has_pairs, paired, plot_demo_pairs, plot_pairs
 from aline.app.plots.plane import has_exact, plot_plane, sources
 from aline.app.plots.widths import plot_widths
+from aline.app.record import Record
 
 __all__ = ["Plate", "plates", "plot_pairs"]
 
@@ -29,7 +29,7 @@ class Plate:
     is_wide: bool
 
 
-def plates(demo: Demo) -> list[Plate]:
+def plates(demo: Record) -> list[Plate]:
     """The figures that suit a task: its outcome over the design first, where that can be drawn."""
     first = {1: _curve, 2: _plane}.get(len(demo.spec.design))
     found = [] if first is None else [first(demo)]
@@ -43,21 +43,22 @@ def plates(demo: Demo) -> list[Plate]:
     return found
 
 
-def _curve(demo: Demo) -> Plate:
+def _curve(demo: Record) -> Plate:
     title = "Psychometric curve" if demo.spec.design.names == ("stimulus",) else "Expected outcome"
     band = (
         "95 % of the curves that the posterior still allows"
-        if has_response_function(demo.subject.task)
+        if demo.task is not None and has_response_function(demo.task)
         else "where 95 % of the outcomes are expected"
     )
     caption = (
-        f"The line is what the model expects after the last trial, the band {band}; {_data(demo)}. "
-        "The dashed line is the truth, which the model never saw."
+        f"The line is what the model expects after the last trial, the band {band}; {_data(demo)}."
     )
+    if demo.world is not None:
+        caption += " The dashed line is the truth, which the model never saw."
     return Plate("curve", title, caption, plot_curve(demo), True)
 
 
-def _data(demo: Demo) -> str:
+def _data(demo: Record) -> str:
     outcome = leading(demo)[0]
     if outcome.has_interval:
         return "a dot is a measurement"
@@ -65,13 +66,15 @@ def _data(demo: Demo) -> str:
     return f"a circle is a response ({', '.join(reversed(others))} above, {first} below)"
 
 
-def _plane(demo: Demo) -> Plate:
+def _plane(demo: Record) -> Plate:
     if sources(demo):
         caption = (
             "The shading is the joint log posterior of the position at the end, the product of "
             "the model's marginals, stronger where it is more likely. Dots are measurements in "
-            "the order of the thin line; the cross is the true position, which the model never saw."
+            "the order of the thin line."
         )
+        if demo.truth:
+            caption += " The cross is the true position, which the model never saw."
         if has_exact(demo):
             caption += " The dotted line is the exact posterior's 95 % region, for comparison."
     else:
@@ -79,7 +82,7 @@ def _plane(demo: Demo) -> Plate:
     return Plate("plane", "Where it measured", caption, plot_plane(demo), True)
 
 
-def _marginals(demo: Demo) -> Plate:
+def _marginals(demo: Record) -> Plate:
     caption = "What was known before the first trial (grey area) and after the last (line)."
     if set(demo.shown) != set(demo.spec.parameters.labels):
         caption += (
@@ -89,19 +92,20 @@ def _marginals(demo: Demo) -> Plate:
     return Plate("marginals", "What was learned", caption, plot_marginals(demo), True)
 
 
-def _pairs(demo: Demo) -> Plate:
+def _pairs(demo: Record) -> Plate:
     caption = (
         "After the last trial: each parameter on the diagonal; below it, shaded, where 50, 80 and "
-        "95 % of the joint posterior's draws lie; above it correlations. The truth is dashed, or "
-        "a cross."
+        "95 % of the joint posterior's draws lie; above it correlations."
     )
+    if demo.truth:
+        caption += " The truth is dashed, or a cross."
     names, every = paired(demo.experiment.posterior(), demo.shown), demo.spec.parameters.labels
     if len(names) < len(every):
         caption += f" {MOST} of {len(every)} parameters are shown, those aimed at first."
     return Plate("pairs", "What goes together", caption, plot_demo_pairs(demo), True)
 
 
-def _designs(demo: Demo) -> Plate:
+def _designs(demo: Record) -> Plate:
     title = "Stimulus by trial" if demo.spec.design.names == ("stimulus",) else "Design by trial"
     asked = leading(demo)[0]
     outcome = "The colour is the outcome."
@@ -114,6 +118,6 @@ def _designs(demo: Demo) -> Plate:
     return Plate("designs", title, caption, plot_designs(demo), False)
 
 
-def _widths(demo: Demo) -> Plate:
+def _widths(demo: Record) -> Plate:
     caption = "How much of the prior's uncertainty is left after each trial."
     return Plate("widths", "Posterior width by trial", caption, plot_widths(demo), False)

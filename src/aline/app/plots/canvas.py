@@ -80,6 +80,13 @@ def figure(width: float, height: float, gap: float = 0.02) -> Figure:
     return Figure(figsize=(width, height), layout=layout)
 
 
+def draw_truth(axes: Axes, value: float | None, *, across: bool = False, name: bool = True) -> None:
+    """A dashed line at the true value, where someone knows it."""
+    if value is not None:
+        line = axes.axhline if across else axes.axvline
+        line(value, **TRUTH, label="truth" if name else None)
+
+
 def ruled(axes: Axes) -> None:
     """Faint horizontal lines behind the data."""
     axes.grid(axis="y", color=FAINT, linewidth=0.7)

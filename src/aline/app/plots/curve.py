@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from aline.app.demo import Demo
 from aline.app.expectation import Array, Expectation, expectations_of
 from aline.app.plots.canvas import (
     DATA,
@@ -26,6 +26,7 @@ from aline.app.plots.canvas import (
 )
 from aline.app.plots.designs import told_numbers
 from aline.app.plots.scales import places, set_scale
+from aline.app.record import Record
 from aline.spaces import Outcome
 
 LINE: dict[str, Any] = {"linewidth": 2}
@@ -34,25 +35,27 @@ POINT_TRUTH: dict[str, Any] = {"linestyle": "none", "marker": "x", "color": INK}
 COLUMNS = 95  # of responses that fit beside each other; closer ones are stacked
 
 
-def plot_curve(demo: Demo) -> Figure:
-    """What the model expects at each design, with its band, the truth and the data.
+def plot_curve(demo: Record) -> Figure:
+    """What the model expects at each design, with its band, the truth and the data."""
+    with styled():
+        count = len(demo.spec.outcome.parts)
+        drawn = figure(WIDE, 3.9 * count)
+        draw_curve(drawn.subplots(count, 1, squeeze=False)[:, 0], demo)
+    return drawn
 
-    A panel for each outcome that is measured.
-    """
+
+def draw_curve(panels: Iterable[Axes], demo: Record) -> None:
+    """A panel for each outcome that is measured."""
     (axis,) = demo.spec.design.names
     expected, parts = expectations_of(demo), demo.spec.outcome.parts
-    with styled():
-        drawn = figure(WIDE, 3.9 * len(parts))
-        panels = drawn.subplots(len(parts), 1, squeeze=False)[:, 0]
-        for axes, (name, outcome) in zip(panels, parts.items(), strict=True):
-            curves = [one for one in expected if one.part == name]
-            ruled(axes)
-            _draw_expectation(axes, curves, demo.spec.design.axes[axis].values is not None)
-            _draw_data(axes, demo, name, outcome, curves[0])
-            axes.set_xlabel(demo.spec.label(axis))
-            set_scale(axes, "x", demo.spec.design.axes[axis], margin=0)
-            legend_above(axes, 5)
-    return drawn
+    for axes, (name, outcome) in zip(panels, parts.items(), strict=True):
+        curves = [one for one in expected if one.part == name]
+        ruled(axes)
+        _draw_expectation(axes, curves, demo.spec.design.axes[axis].values is not None)
+        _draw_data(axes, demo, name, outcome, curves[0])
+        axes.set_xlabel(demo.spec.label(axis))
+        set_scale(axes, "x", demo.spec.design.axes[axis], margin=0)
+        legend_above(axes, 5)
 
 
 def _draw_expectation(axes: Axes, curves: list[Expectation], is_set: bool) -> None:
@@ -68,12 +71,13 @@ def _draw_expectation(axes: Axes, curves: list[Expectation], is_set: bool) -> No
         name = f"expected, {one.name}" if one.name else "expected"
         mean, truth = (POINT, POINT_TRUTH) if is_set else (LINE, TRUTH)
         axes.plot(one.x, one.mean, color=colour, **mean, label=name)
-        axes.plot(one.x, one.truth, **truth, label="truth" if place == 0 else "")
+        if one.truth is not None:
+            axes.plot(one.x, one.truth, **truth, label="truth" if place == 0 else "")
 
 
-def _draw_data(axes: Axes, demo: Demo, name: str, outcome: Outcome, about: Expectation) -> None:
+def _draw_data(axes: Axes, demo: Record, name: str, outcome: Outcome, about: Expectation) -> None:
     (axis,) = demo.spec.design.names
-    x = places(demo.spec.design.axes[axis], [step.design[axis] for step in demo.steps[1:]])
+    x = places(demo.spec.design.axes[axis], [trial.design[axis] for trial in demo.told])
     y = told_numbers(demo, name)
     if not outcome.has_interval:
         _draw_responses(axes, x, y, outcome, about)

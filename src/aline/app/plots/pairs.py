@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, FigureBase
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
 from scipy.ndimage import gaussian_filter
 
-from aline.app.demo import Demo
 from aline.app.expectation import Array
-from aline.app.plots.canvas import INK, MUTED, POSTERIOR, TRUTH, WIDE, figure, styled
+from aline.app.plots.canvas import INK, MUTED, POSTERIOR, WIDE, draw_truth, figure, styled
+from aline.app.record import Record
 from aline.experiment import Posterior
 
 MOST = 5  # parameters: more panels would be too small to read
@@ -59,7 +61,7 @@ def shown_range(values: Array, truth: float | None = None) -> Range:
     return min(ends), max(ends)
 
 
-def plot_demo_pairs(demo: Demo) -> Figure:
+def plot_demo_pairs(demo: Record) -> Figure:
     """Of a demonstration, with its truth."""
     posterior = demo.experiment.posterior()
     names = paired(posterior, demo.shown)
@@ -81,26 +83,42 @@ def plot_pairs(
         figure.savefig("pairs.png", dpi=150)
     """
     names = paired(posterior) if names is None else list(names)
-    draws, truth = scalar_draws(posterior, DRAWS), truth or {}
+    with styled():
+        drawn = figure(*pairs_size(len(names)), gap=0.03)
+        draw_pairs(drawn, posterior, names, label, truth or {})
+    return drawn
+
+
+def pairs_size(count: int) -> tuple[float, float]:
+    """Inches of so many parameters two by two."""
+    side = count * _SIDE.get(count, WIDE / count)
+    return min(WIDE, side + 0.7), min(WIDE, side) * 0.8
+
+
+def draw_pairs(
+    drawn: FigureBase,
+    posterior: Posterior,
+    names: Sequence[str],
+    label: Callable[[str], str],
+    truth: Mapping[str, float],
+) -> NDArray[Any]:
+    """The panels, a row a parameter."""
+    draws, size = scalar_draws(posterior, DRAWS), len(names)
     ranges = {name: shown_range(draws[name], truth.get(name)) for name in names}
     correlation = posterior.correlation(DRAWS)
-    size = len(names)
-    with styled():
-        side = _SIDE.get(size, WIDE / size)
-        drawn = figure(min(WIDE, side * size + 0.7), min(WIDE, side * size) * 0.8, gap=0.03)
-        grid = drawn.subplots(size, size, squeeze=False)
-        for row, down in enumerate(names):
-            for column, across in enumerate(names):
-                axes = grid[row, column]
-                if row == column:
-                    _draw_marginal(axes, posterior, down, ranges[down], truth.get(down))
-                elif row > column:
-                    _draw_joint(axes, draws[across], draws[down], ranges[across], ranges[down])
-                    _mark(axes, truth.get(across), truth.get(down))
-                else:
-                    _write(axes, correlation[down][across])
-                _frame(axes, row, column, size, (label(across), label(down)))
-    return drawn
+    grid: NDArray[Any] = drawn.subplots(size, size, squeeze=False)
+    for row, down in enumerate(names):
+        for column, across in enumerate(names):
+            axes = grid[row, column]
+            if row == column:
+                _draw_marginal(axes, posterior, down, ranges[down], truth.get(down))
+            elif row > column:
+                _draw_joint(axes, draws[across], draws[down], ranges[across], ranges[down])
+                _mark(axes, truth.get(across), truth.get(down))
+            else:
+                _write(axes, correlation[down][across])
+            _frame(axes, row, column, size, (label(across), label(down)))
+    return grid
 
 
 def _draw_marginal(
@@ -111,8 +129,7 @@ def _draw_marginal(
     density = np.asarray(posterior.pdf(name, grid), dtype=np.float64)
     axes.fill_between(grid, density, color=POSTERIOR, alpha=0.15, linewidth=0)
     axes.plot(grid, density, color=POSTERIOR, linewidth=1.6)
-    if truth is not None:
-        axes.axvline(truth, **TRUTH)
+    draw_truth(axes, truth)
     axes.set_xlim(shown)
     axes.set_ylim(0, 1.1 * float(density.max()))
 

@@ -10,38 +10,43 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from aline.app.demo import Demo
 from aline.app.plots.canvas import HALF, MUTED, POSTERIOR, figure, ruled, styled
 from aline.app.plots.designs import height
+from aline.app.record import Record
 
 
-def plot_widths(demo: Demo) -> Figure:
+def plot_widths(demo: Record) -> Figure:
     """The width of each parameter's 95 % interval by trial, as a share of the prior's."""
-    widths = {name: relative_widths(demo, name) for name in demo.spec.parameters.labels}
     with styled():
         drawn = figure(HALF, height(demo))
-        axes = drawn.subplots()
-        ruled(axes)
-        for name, shares in widths.items():
-            _draw_line(axes, shares, is_aimed_at=name in demo.shown)
-        _scale(axes, min(shares[-1] for shares in widths.values()))
-        axes.set_xlim(0, len(demo.steps) - 1)
-        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-        axes.set_xlabel("trial")
-        axes.set_title("width of the 95 % interval, prior = 100 %", color=MUTED, fontsize=8.5)
-        _label_ends(axes, demo, widths)
+        draw_widths(drawn.subplots(), demo)
     return drawn
 
 
-def relative_widths(demo: Demo, name: str) -> list[float]:
+def draw_widths(axes: Axes, demo: Record) -> None:
+    """A line a parameter, named at its end."""
+    widths = {name: relative_widths(demo, name) for name in demo.spec.parameters.labels}
+    numbers = [step.number for step in demo.steps]
+    ruled(axes)
+    for name, shares in widths.items():
+        _draw_line(axes, numbers, shares, is_aimed_at=name in demo.shown)
+    _scale(axes, min(shares[-1] for shares in widths.values()))
+    axes.set_xlim(0, max(1, demo.last.number))
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axes.set_xlabel("trial")
+    axes.set_title("width of the 95 % interval, prior = 100 %", color=MUTED, fontsize=8.5)
+    _label_ends(axes, demo, widths)
+
+
+def relative_widths(demo: Record, name: str) -> list[float]:
     """The width of a parameter's interval after each trial, over the prior's."""
     low, high = demo.prior[name].interval
     return [(b - a) / (high - low) for a, b in (step.interval[name] for step in demo.steps)]
 
 
-def _draw_line(axes: Axes, shares: list[float], is_aimed_at: bool) -> None:
+def _draw_line(axes: Axes, at: list[int], shares: list[float], is_aimed_at: bool) -> None:
     axes.plot(
-        np.arange(len(shares)),
+        at,
         shares,
         color=POSTERIOR if is_aimed_at else MUTED,
         linewidth=1.8 if is_aimed_at else 1.0,
@@ -62,7 +67,7 @@ def _scale(axes: Axes, smallest: float) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g} %"))
 
 
-def _label_ends(axes: Axes, demo: Demo, widths: Mapping[str, list[float]]) -> None:
+def _label_ends(axes: Axes, demo: Record, widths: Mapping[str, list[float]]) -> None:
     """Name each line at its end, moved apart where names would overlap."""
     to_axes = axes.transScale + axes.transLimits
     ends = {name: float(to_axes.transform((0, shares[-1]))[1]) for name, shares in widths.items()}

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from aline.app.demo import Observer, targeted
+from aline.app.demo import Observer
 from aline.app.expectation import (
     Curves,
     along,
@@ -21,8 +21,8 @@ from aline.app.expectation import (
 )
 from aline.app.plots.pairs import has_pairs, paired, scalar_draws, shown_range
 from aline.app.plots.scales import ends, places, ticks
+from aline.app.record import prior_of, targeted
 from aline.experiment import Experiment, Marginal, Posterior, Predictive, Trial
-from aline.model import Mixture
 from aline.spaces import Axis, Design, Log, Outcome
 from aline.tasks import PREDICTIONS, Spec, simulator_of
 
@@ -44,7 +44,7 @@ def draw(experiment: Experiment, observer: Observer | None) -> Plain:
     """Everything the page shows of an experiment, from one moment of it."""
     spec, posterior = experiment.spec, experiment.posterior()
     truth = {} if observer is None else observer.truth
-    prior, trials = prior_of(spec), experiment.trials
+    prior, trials = prior_of(spec.parameters), experiment.trials
     told = sum(trial.state == "told" for trial in trials)
     return {
         "sequence": experiment.sequence,
@@ -82,12 +82,6 @@ def _axis(name: str, label: str, axis: Axis) -> Plain:
     named = [] if axis.values is None else list(zip(*ticks(axis), strict=True))
     is_log = isinstance(axis, Log)
     return {"name": name, "label": label, "low": low, "high": high, "log": is_log, "ticks": named}
-
-
-def prior_of(spec: Spec) -> Posterior:
-    """The prior as a posterior: standard normal in every coordinate of the network."""
-    zeros = torch.zeros(len(spec.parameters), 1)
-    return Posterior(Mixture(zeros, zeros, torch.ones_like(zeros)), spec.parameters)
 
 
 def _with_aim(experiment: Experiment) -> list[tuple[str, bool]]:

@@ -143,6 +143,7 @@ def _values(desk: Desk, experiment: Experiment) -> dict[str, Any]:
             for label in posterior.names
         ],
         "goals": _goals(experiment),
+        "warnings": experiment.warnings,
         "show_design": lambda name, value: design_cell(spec.design.axes[name], value),
         "show_outcome": spec.outcome.text,
     }

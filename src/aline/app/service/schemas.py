@@ -296,6 +296,10 @@ class Posterior(Reply):
             examples=[{"a": {"a": 1.0, "b": -0.7}, "b": {"a": -0.7, "b": 1.0}}],
         ),
     ]
+    warnings: Annotated[
+        list[str],
+        Field(description="Why not to believe it, a sentence each; empty as it should be."),
+    ]
 
 
 class Predictive(Reply):

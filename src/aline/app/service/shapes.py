@@ -139,7 +139,7 @@ def _axis(name: str, one: Axis, unit: str | None) -> Plain:
 
 
 def posterior(one: live.Posterior, sequence: int, level: float) -> Plain:
-    """Means, standard deviations, intervals, and correlations where they are known."""
+    """Means, standard deviations, intervals, correlations where they are known, and warnings."""
     marginals: Mapping[str, Any] = {
         name: {
             "mean": one[name].mean,
@@ -153,4 +153,5 @@ def posterior(one: live.Posterior, sequence: int, level: float) -> Plain:
         "level": level,
         "parameters": marginals,
         "correlation": one.correlation(CORRELATION_DRAWS) if one.is_joint else None,
+        "warnings": list(one.warnings),
     }

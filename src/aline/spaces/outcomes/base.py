@@ -73,6 +73,14 @@ class Belief(ABC):
         """The smallest value [*target] that is reached with probability p."""
         raise InputError("this outcome has no order, so no quantile: use probabilities")
 
+    def position(self, value: Tensor) -> tuple[Tensor, Tensor]:
+        """The probabilities [*target] of less than a value and of at most that."""
+        raise InternalError("this outcome has no order, so no position in it")
+
+    def split(self) -> dict[str, Belief]:
+        """What is believed of each part; one alone is called "outcome"."""
+        return {"outcome": self}
+
     def uncertainty(self) -> Tensor:
         """How unsure each prediction is, [*target]: the entropy of few values, else the spread."""
         return self.moments()[1]
@@ -178,6 +186,15 @@ class Outcome(ABC):
 
     def enumerate(self) -> Tensor | None:
         """Every possible outcome [n, *event_shape] on the network's scale; None if unlimited."""
+        return None
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether there are more than two values, in an order."""
+        return True
+
+    def mirrored(self, y: Tensor) -> Tensor | None:
+        """Outcomes as swapped keys would give them, where there are keys in an order."""
         return None
 
     def finite_belief(self, log_weight: Tensor) -> Belief:

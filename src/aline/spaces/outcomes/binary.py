@@ -73,7 +73,11 @@ class Bernoulli(Belief):
 
 @dataclass(frozen=True)
 class Binary(Outcome):
-    """A yes/no outcome: True/1 or False/0; the network sees +1 and -1."""
+    """A yes/no outcome: True/1 or False/0; the network sees +1 and -1.
+
+    >>> Binary().read(True)
+    1.0
+    """
 
     kind: ClassVar[str] = "binary"
     heading: ClassVar[str] = "response"
@@ -109,6 +113,15 @@ class Binary(Outcome):
     def restore(self, tensors: Mapping[str, Tensor]) -> Bernoulli:
         """The same from its tensor."""
         return Bernoulli(**tensors)
+
+    @property
+    def is_ordered(self) -> bool:
+        """There are but two values."""
+        return False
+
+    def mirrored(self, y: Tensor) -> Tensor:
+        """Yes for no."""
+        return -y
 
     def enumerate(self) -> Tensor:
         """No and yes."""

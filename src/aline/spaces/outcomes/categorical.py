@@ -130,6 +130,11 @@ class Categorical(Outcome):
         """Every label."""
         return torch.arange(len(self.labels)).float()
 
+    @property
+    def is_ordered(self) -> bool:
+        """Labels are in no order."""
+        return False
+
     def finite_belief(self, log_weight: Tensor) -> Labelled:
         """From log probabilities."""
         return Labelled(log_weight)

@@ -68,6 +68,12 @@ class Counted(Mixture):
         below = super().cdf((value + 1.5).log())
         return below if self.maximum is None else torch.where(value >= self.maximum, 1.0, below)
 
+    def position(self, value: Tensor) -> tuple[Tensor, Tensor]:
+        """The probabilities of fewer, and with this many."""
+        reached = self.cdf(value)
+        below = torch.where(value < 0.5, torch.zeros_like(reached), self.cdf(value - 1))
+        return below, reached
+
     def _counts(self, latent: Tensor) -> Tensor:
         """The bins that log(1 + count) [...] falls into."""
         most = math.inf if self.maximum is None else self.maximum
@@ -113,6 +119,9 @@ class Count(Outcome):
     """A whole number from 0 on; with a `maximum`, more than that is reported as the maximum.
 
     `loc` and `scale` are those of log(1 + count); training measures them if they are not given.
+
+    >>> Count(maximum=50).read(7)
+    7
     """
 
     kind: ClassVar[str] = "count"

@@ -57,6 +57,11 @@ class Mixture(Belief):
         below: Tensor = (self.log_weight.exp() * torch.special.ndtr(z)).sum(-1)
         return below
 
+    def position(self, value: Tensor) -> tuple[Tensor, Tensor]:
+        """The same number twice: no value has a probability of its own."""
+        below = self.cdf(value)
+        return below, below
+
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
         """Draws [count, ...], independent across targets."""
         return self._draws(count, generator)
@@ -128,6 +133,16 @@ class Censored(Mixture):
         above = self._log_tail((self.mean - high) / self.std)
         at_limit = torch.where(value < 0.5 * (low + high), below, above)
         return torch.where(is_inside(value, self.limits), super().log_prob(value), at_limit)
+
+    def position(self, value: Tensor) -> tuple[Tensor, Tensor]:
+        """A limit has the probability of all that lies beyond it."""
+        low, high = self.limits
+        below, inside = self.cdf(value), is_inside(value, self.limits)
+        lowest = ~inside & (value < 0.5 * (low + high))
+        below = torch.where(inside, below, self.cdf(torch.full_like(value, high)))
+        reached = torch.where(inside, below, torch.ones_like(below))
+        lower = self.cdf(torch.full_like(value, low))
+        return below.masked_fill(lowest, 0.0), torch.where(lowest, lower, reached)
 
     def _log_tail(self, z: Tensor) -> Tensor:
         tail: Tensor = (self.log_weight + log_ndtr(z)).logsumexp(-1)

@@ -34,6 +34,12 @@ class Rated(Labelled):
         reached = self.log_weight.exp().cumsum(-1)[..., :-1] < p
         return reached.sum(-1).to(self.log_weight.dtype)
 
+    def position(self, value: Tensor) -> tuple[Tensor, Tensor]:
+        """The probabilities of lower levels, and with this one."""
+        place, ends = value.round().long()[..., None], self.log_weight.exp().cumsum(-1)
+        reached = ends.gather(-1, place)[..., 0]
+        return reached - self.log_prob(value).exp(), reached
+
 
 @dataclass(frozen=True)
 class Ordinal(Outcome):
@@ -111,6 +117,15 @@ class Ordinal(Outcome):
     def enumerate(self) -> Tensor:
         """Every level."""
         return torch.arange(len(self.levels)).float()
+
+    @property
+    def is_ordered(self) -> bool:
+        """Where there are more than two levels."""
+        return len(self.levels) > 2
+
+    def mirrored(self, y: Tensor) -> Tensor:
+        """High for low."""
+        return len(self.levels) - 1 - y
 
     def finite_belief(self, log_weight: Tensor) -> Rated:
         """From log probabilities."""

@@ -107,6 +107,10 @@ class Joint(Belief):
         weight = (self.log_weight[..., None, :] + fits).logsumexp(-1)
         return self.outcome.parts[name].finite_belief(weight)
 
+    def split(self) -> dict[str, Belief]:
+        """Every part, whatever the others are."""
+        return {name: self.part(name) for name in self.outcome.parts}
+
     def averaged(self, log_weight: Tensor) -> Self:
         """Never asked for: several outcomes together are no part of others."""
         raise InternalError("several outcomes are not averaged")
@@ -280,6 +284,14 @@ class Outcomes(Outcome):
             own = {k.removeprefix(front): v for k, v in tensors.items() if k.startswith(front)}
             found[name] = part.restore(own)
         return Joint(self, tensors["log_weight"], found)
+
+    def mirrored(self, y: Tensor) -> Tensor | None:
+        """With all parts mirrored that have keys."""
+        found = {name: self.parts[name].mirrored(part) for name, part in self.split(y).items()}
+        if all(part is None for part in found.values()):
+            return None
+        kept = self.split(y)
+        return torch.stack([kept[n] if part is None else part for n, part in found.items()], -1)
 
     def enumerate(self) -> Tensor | None:
         """Every combination, where all parts are tied."""

@@ -1,0 +1,172 @@
+"""Are faults found? Shipped models on worlds that are not as they were trained to expect.
+
+    python benchmarks/faults.py
+
+Writes results/faults.json: of 200 experiments with each planted fault, in how many a warning came
+within the horizon (`metric=caught`; `metric=false_alarms` where all is as it should be). Where few
+are caught, `best_possible` is what no check can surpass that warns of 5 % of good experiments, even
+if it knows which fault to look for and when it begins: the most powerful test, whose statistic is
+the exact marginal likelihood ratio (Neyman and Pearson). The bars: 90 %, and 5 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+import aline
+from aline.episodes import Context
+from aline.evaluation.estimates import proportion
+from aline.evaluation.faults import Fault, check_experiments, faulty_experiments
+from aline.evaluation.results import Row, result, row
+from aline.experiment.typical import LEVEL
+from aline.files import write_atomically
+from aline.model import Model
+from aline.tasks import Task, World, simulator_of
+
+REPEATS = 64  # of a trial, to know its noise by
+PARTICLES = 10_000  # of the prior, for exact likelihood ratios
+TRIAL = 10  # at which late faults begin
+CAUGHT = 0.9
+
+
+def noisier(world: World, designs: Tensor, outcome: Tensor, luck: torch.Generator) -> Tensor:
+    """Three times as far from what is expected."""
+    mean, _ = _noise(world, designs)
+    return _within_limits(world, mean + 3 * (outcome - mean))
+
+
+def shifted(world: World, designs: Tensor, outcome: Tensor, luck: torch.Generator) -> Tensor:
+    """Higher by three standard deviations of the noise."""
+    _, spread = _noise(world, designs)
+    return _within_limits(world, outcome + 3 * spread)
+
+
+def at_random(world: World, designs: Tensor, outcome: Tensor, luck: torch.Generator) -> Tensor:
+    """A coin's answers."""
+    return torch.where(torch.rand(outcome.shape, generator=luck) < 0.5, 1.0, -1.0)
+
+
+def swapped(world: World, designs: Tensor, outcome: Tensor, luck: torch.Generator) -> Tensor:
+    """Yes for no."""
+    return -outcome
+
+
+def _noise(world: World, designs: Tensor) -> tuple[Tensor, Tensor]:
+    many = world.answer(designs.expand(-1, REPEATS, -1), torch.Generator().manual_seed(1))
+    return many.mean(1, keepdim=True), many.std(1, keepdim=True)
+
+
+def _within_limits(world: World, outcome: Tensor) -> Tensor:
+    limits = world.task.spec.outcome.saturated()
+    return outcome if limits is None else outcome.clamp(*limits)
+
+
+MEASURED = [Fault(noisier, 1), Fault(shifted, 1), Fault(noisier, TRIAL), Fault(shifted, TRIAL)]
+ANSWERED = [Fault(at_random, TRIAL), Fault(swapped, TRIAL), Fault(swapped, 1)]
+PAIRS = (("threshold", "slope"), ("guess", "lapse"))
+
+
+class Subject(NamedTuple):
+    """A model, its task, and what its experiments aim at."""
+
+    model: Model
+    task: Task
+    target: tuple[str, ...]
+
+
+def subjects(names: list[str]) -> Iterator[Subject]:
+    """Shipped models, with each of their main goals."""
+    for name in names:
+        model = aline.load(name)
+        task = simulator_of(model.spec)
+        assert task is not None
+        goals = PAIRS if name == "psychometric" else (tuple(model.spec.targets[0][0]),)
+        for goal in goals:
+            yield Subject(model, task, goal)
+
+
+def played(subject: Subject, fault: Fault | None, episodes: int, seed: int) -> Context:
+    """Experiments with a fault."""
+    return faulty_experiments(*subject, fault, episodes, seed)
+
+
+def log_ratio(subject: Subject, context: Context, fault: Fault) -> Tensor:
+    """Of the exact marginal likelihoods with a fault and without it, [episode]; binary outcomes."""
+    generator, before = torch.Generator().manual_seed(0), fault.trial - 1
+    theta = torch.randn(PARTICLES, len(subject.task.spec.parameters), generator=generator)
+    flipped = torch.cat([context.outcomes[:, :before], -context.outcomes[:, before:]], 1)
+    found = []
+    for x, y, other in zip(context.designs, context.outcomes, flipped, strict=True):
+        usual = subject.task.log_prob(theta, x[None], y[None])
+        if fault.change is swapped:
+            with_fault = subject.task.log_prob(theta, x[None], other[None]).sum(1).logsumexp(0)
+        else:
+            coins = (len(y) - before) * math.log(0.5)
+            with_fault = usual[:, :before].sum(1).logsumexp(0) + coins
+        found.append(with_fault - usual.sum(1).logsumexp(0))
+    return torch.stack(found)
+
+
+def measured(subject: Subject, episodes: int, seed: int) -> Iterator[Row]:
+    """Rows of a model: good experiments, and those with each fault."""
+    spec = subject.model.spec
+    good = played(subject, None, episodes, seed)
+    goal = ",".join(subject.target)
+
+    def one(method: str, metric: str, found: Tensor) -> Row:
+        return row(spec.name, method, goal, metric, spec.horizon, proportion(found))
+
+    def raised(context: Context) -> Tensor:
+        return torch.tensor(
+            [e.finding is not None for e in check_experiments(subject.model, context)]
+        )
+
+    yield one("none", "false_alarms", raised(good))
+    for fault in ANSWERED if spec.outcome.kind == "binary" else MEASURED:
+        if fault.trial > spec.horizon - 5:
+            continue
+        context = played(subject, fault, episodes, seed)
+        yield one(fault.name, "caught", raised(context))
+        if spec.outcome.kind == "binary":
+            limit = log_ratio(subject, good, fault).quantile(1 - LEVEL)
+            yield one(fault.name, "best_possible", log_ratio(subject, context, fault) > limit)
+
+
+def verdict(found: Row) -> str:
+    """A row as a line."""
+    value, about = found["value"], f"{found['task']} ({found['target']}), {found['method']}"
+    if found["metric"] == "false_alarms":
+        return f"{about}: {value:.3f} false alarms, {'met' if value <= LEVEL else 'missed'}"
+    if found["metric"] == "best_possible":
+        return f"{about}: at most {value:.3f} by any check of 5 % false alarms"
+    return f"{about}: {value:.3f} caught, {'met' if value >= CAUGHT else 'missed'}"
+
+
+def main() -> None:
+    """Plant, check, write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--models", nargs="+", default=["location", "psychometric", "ces", "gp1d"])
+    parser.add_argument("--episodes", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=Path("results/faults.json"))
+    options = parser.parse_args()
+    began, rows = time.monotonic(), []
+    for subject in subjects(options.models):
+        for found in measured(subject, options.episodes, options.seed):
+            rows.append(found)
+            print(verdict(found), flush=True)
+            text = json.dumps(result("faults", rows, time.monotonic() - began), indent=1)
+            write_atomically(options.out, f"{text}\n".encode())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""An evaluation as one HTML file that needs nothing else, and its numbers as JSON beside it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from aline.app.plots import canvas
+from aline.app.scores import calibration_lines, score_lines
+from aline.files import write_atomically
+
+COLUMNS = 4  # histograms in a row
+HEIGHT = 1.9  # inches, of a row of them
+
+
+def write_evaluation(result: dict[str, Any], model: str, path: Path) -> list[Path]:
+    """Write the page and the numbers; where they are."""
+    beside = path.with_suffix(".json")
+    write_atomically(beside, (json.dumps(result, indent=1) + "\n").encode())
+    write_atomically(path, render(result, model).encode())
+    return [path, beside]
+
+
+def render(result: dict[str, Any], model: str) -> str:
+    """The page as text."""
+    template = Template(files("aline.app").joinpath("evaluation.html").read_text(encoding="utf-8"))
+    verdicts = [*calibration_lines(result), *result.get("notes", [])]
+    with canvas.styled():
+        sections = "\n".join(_section(result, one) for one in result.get("calibration", []))
+    return template.substitute(
+        title=escape(f"aline: how good is {model}"),
+        light=canvas.css_variables(dark=False),
+        dark=canvas.css_variables(dark=True),
+        verdicts="\n".join(f"<li>{escape(line.strip())}</li>" for line in verdicts),
+        sections=sections,
+        table=escape("\n".join(score_lines(result))),
+        made=escape(_made(result)),
+    )
+
+
+def _made(result: dict[str, Any]) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
+    dirty = " with changes" if result["dirty"] else ""
+    return (
+        f"Made by {result['command']}, commit {result['commit']}{dirty}, seed {result['seed']}; "
+        f"{versions}; {result['processor']}; {result['seconds']} s."
+    )
+
+
+def _section(result: dict[str, Any], one: dict[str, Any]) -> str:
+    goal = one["target"].replace(",", ", ")
+    figures = [
+        (
+            draw_ranks(one),
+            f"Where truths lie in their posteriors, {one['n']} experiments: flat if the posterior "
+            "is right, within the band in 99 % of evaluations; high at the ends if it is too "
+            "narrow, in the middle if too wide. The last one is of all parameters (TARP).",
+        ),
+        (
+            draw_coverage(one),
+            "How often a central interval holds the truth, by its level: on the diagonal if the "
+            "posterior is right, below it if intervals are too narrow.",
+        ),
+        (draw_information(result, one["target"]), "Nats gained about the goal, trial by trial."),
+    ]
+    shown = "\n".join(_figure(figure, caption) for figure, caption in figures)
+    return f"<h2>Aimed at {escape(goal)}, after {one['step']} trials</h2>\n{shown}"
+
+
+def _figure(figure: Figure, caption: str) -> str:
+    return f"<figure>{canvas.to_svg(figure)}\n<figcaption>{escape(caption)}</figcaption></figure>"
+
+
+def draw_ranks(one: dict[str, Any]) -> Figure:
+    """A histogram a parameter, and one of all together, with the band."""
+    histograms = {**one["ranks"], "together": one["joint"]["ranks"]}
+    rows = -(-len(histograms) // COLUMNS)
+    figure = canvas.figure(canvas.WIDE, HEIGHT * rows)
+    for place, (name, counts) in enumerate(histograms.items(), 1):
+        axes = figure.add_subplot(rows, COLUMNS, place, title=name)
+        edges = [(k + 0.5) / len(counts) for k in range(len(counts))]
+        axes.axhspan(*one["band"], color=canvas.FAINT, linewidth=0)
+        axes.bar(edges, counts, width=0.9 / len(counts), color=canvas.POSTERIOR)
+        axes.set_xlim(0, 1)
+    return figure
+
+
+def draw_coverage(one: dict[str, Any]) -> Figure:
+    """A curve a parameter, beside the diagonal."""
+    figure = canvas.figure(canvas.HALF, canvas.HALF)
+    axes = figure.add_subplot(xlabel="level", ylabel="coverage", xlim=(0, 1), ylim=(0, 1))
+    axes.plot([0, 1], [0, 1], color=canvas.MUTED, linewidth=0.8)
+    for place, (name, values) in enumerate(one["coverage"].items()):
+        colour = canvas.LINES[place % len(canvas.LINES)]
+        axes.plot(one["levels"], values, marker="o", markersize=3, color=colour, label=name)
+    canvas.legend_above(axes, 2)
+    return figure
+
+
+def draw_information(result: dict[str, Any], target: str) -> Figure:
+    """J by trial, with its interval."""
+    figure = canvas.figure(canvas.HALF, 0.7 * canvas.HALF)
+    axes = figure.add_subplot(xlabel="trials", ylabel="nats")
+    for steps, values, errors in _gains(result, target):
+        axes.errorbar(steps, values, errors, color=canvas.POSTERIOR, capsize=2, label="J")
+    canvas.ruled(axes)
+    return figure
+
+
+def _gains(result: dict[str, Any], target: str) -> Iterator[tuple[Any, Any, Any]]:
+    rows = [row for row in result["rows"] if (row["target"], row["metric"]) == (target, "j")]
+    if rows:
+        found = sorted((row["step"], row["value"], row["ci95"]) for row in rows)
+        steps, values, errors = zip(*found, strict=True)
+        yield steps, values, errors

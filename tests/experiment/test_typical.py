@@ -1,0 +1,174 @@
+"""The check of typical outcomes: fair where the model is right, and it finds what is wrong."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from small import seeded
+
+from aline.experiment.experiment import Experiment
+from aline.experiment.typical import (
+    HIGHER,
+    LEVEL,
+    LOWER,
+    MOST,
+    NOISE,
+    RANDOM,
+    SHAPES,
+    SWAPPED,
+    Evidence,
+    bets_on,
+    payoffs,
+)
+from aline.spaces import Binary, Categorical, Count, Ordinal, Outcomes, Real
+from aline.spaces.outcomes.binary import Bernoulli
+from aline.spaces.outcomes.categorical import Labelled
+from aline.spaces.outcomes.count import Counted
+from aline.spaces.outcomes.mixture import Censored, Mixture
+from aline.spaces.outcomes.ordinal import Rated
+from aline.zoo import load
+
+SHIFTS = [fault for fault, _, _ in SHAPES]
+ZERO, ONE = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
+LEVELS = torch.tensor([0.1, 0.2, 0.4, 0.25, 0.05], dtype=torch.float64).log()
+BELIEFS = {
+    "real": (Real(0.0, 1.0), Mixture(ZERO, ZERO, ONE)),
+    "censored": (
+        Real(0.0, 1.0, limits=(-0.5, 1.0)),
+        Censored(ZERO, ZERO, ONE, (-0.5, 1.0)),
+    ),
+    "count": (Count(loc=1.0, scale=1.0), Counted(ZERO, ONE, 0.7 * ONE)),
+    "ordinal": (Ordinal(5), Rated(LEVELS)),
+    "categorical": (Categorical(["a", "b", "c", "d", "e"]), Labelled(LEVELS)),
+    "binary": (Binary(), Bernoulli(torch.tensor(0.8, dtype=torch.float64))),
+}
+
+
+@pytest.mark.parametrize("kind", BELIEFS)
+def test_no_bet_is_expected_to_win_where_the_belief_is_right(kind: str) -> None:
+    outcome, belief = BELIEFS[kind]
+    draws = belief.sample(40_000, seeded(1)).double()
+    many = belief.each(lambda tensor: tensor.expand(len(draws), *tensor.shape))
+    paid = payoffs(outcome, many, draws)
+    assert paid.shape == (len(draws), len(list(bets_on(outcome))))
+    error = paid.std(0) / math.sqrt(len(draws))
+    assert ((paid.mean(0) - 1).abs() <= 4 * error + 1e-9).all()
+
+
+def test_each_kind_of_outcome_has_its_bets() -> None:
+    faults = {name: [fault for _, fault in bets_on(kind)] for name, (kind, _) in BELIEFS.items()}
+    assert faults["real"] == faults["count"] == SHIFTS
+    assert faults["binary"] == [RANDOM, SWAPPED]
+    assert faults["ordinal"] == [*SHIFTS, RANDOM, SWAPPED]
+    assert faults["categorical"] == [RANDOM]
+    both = list(bets_on(Outcomes(choice=Binary(), rt=Real(0.0, 1.0))))
+    assert both[0] == ("choice", RANDOM)
+    assert ("rt", NOISE) in both
+    assert both[-1][1] == SWAPPED
+
+
+def test_a_position_is_a_probability_below_and_up_to_a_value() -> None:
+    counted = BELIEFS["count"][1]
+    below, reached = counted.position(torch.tensor(3.0, dtype=torch.float64))
+    mass = counted.log_prob(torch.tensor(3.0, dtype=torch.float64)).exp()
+    assert reached - below == pytest.approx(float(mass), abs=1e-6)
+    low, high = BELIEFS["censored"][1].position(torch.tensor(-0.5, dtype=torch.float64))
+    assert (float(low), float(high)) == (0.0, pytest.approx(0.3085, abs=1e-3))
+    low, high = BELIEFS["censored"][1].position(torch.tensor(1.0, dtype=torch.float64))
+    assert (float(low), float(high)) == (pytest.approx(0.8413, abs=1e-3), 1.0)
+
+
+def capitals(draw, horizon: int = 30, runs: int = 400) -> list[Evidence]:
+    """Of runs whose outcomes `draw` [runs, horizon] gives and N(0, 1) was believed of."""
+    outcome, belief = BELIEFS["real"]
+    values = draw((runs, horizon)).double()
+    many = belief.each(lambda tensor: tensor.expand(runs, horizon, *tensor.shape))
+    paid = payoffs(outcome, many, values).numpy()
+    found = []
+    for run in paid:
+        evidence = Evidence.start(outcome, horizon)
+        for payoff in run:
+            evidence = evidence.after(payoff, np.ones(0))
+        found.append(evidence)
+    return found
+
+
+def share_found(found: list[Evidence]) -> float:
+    return sum(one.finding is not None for one in found) / len(found)
+
+
+def test_false_alarms_are_rare_and_faults_are_found() -> None:
+    right = capitals(lambda shape: torch.randn(shape, generator=seeded(1)))
+    assert share_found(right) <= LEVEL
+    noisy = capitals(lambda shape: 3 * torch.randn(shape, generator=seeded(2)), runs=100)
+    assert share_found(noisy) > 0.98
+    assert {one.finding.bet[1] for one in noisy if one.finding} <= {NOISE, HIGHER, LOWER}
+
+    def late(shape: tuple[int, int]) -> torch.Tensor:
+        return torch.randn(shape, generator=seeded(3)) + 2.0 * (torch.arange(shape[1]) >= 15)
+
+    found = capitals(late, runs=100)
+    assert share_found(found) > 0.95
+    since = [one.finding.since for one in found if one.finding and one.finding.bet[1] == HIGHER]
+    assert 14 <= np.median(since) <= 18
+
+
+def test_one_outcome_alone_raises_no_flag() -> None:
+    evidence = Evidence.start(Real(0.0, 1.0), 10)
+    assert evidence.after(np.full(len(SHAPES), 1e12), np.ones(0)).most < MOST
+    assert evidence.after(np.full(len(SHAPES), 1e12), np.ones(0)).finding is None
+
+
+def swapping(stimulus: float) -> bool:
+    return stimulus < 0.3
+
+
+def told(experiment: Experiment, answer, trials: int) -> Experiment:
+    for _ in range(trials):
+        trial = experiment.ask()
+        experiment.tell(trial, answer(next(iter(trial.design.values()))))
+    return experiment
+
+
+def test_swapped_keys_are_named_and_survive_a_resume(tmp_path) -> None:
+    storage = f"sqlite:///{tmp_path}/lab.db"
+    model = load("psychometric")
+    experiment = told(Experiment(model, storage=storage), swapping, 12)
+    posterior = experiment.posterior()
+    assert posterior.is_doubtful
+    assert "swapped" in posterior.warnings[0]
+    assert f"warning: {posterior.warnings[0]}" in repr(posterior)
+    again = Experiment.resume(storage, model=model)
+    assert again._state.checked.most == experiment._state.checked.most
+    assert again.warnings == experiment.warnings
+
+
+def test_looking_after_every_trial_finds_the_same_as_looking_once() -> None:
+    model = load("psychometric")
+    once, often = (told(Experiment(model), swapping, 3) for _ in range(2))
+    for _ in range(4):
+        assert often._state.checked.count == len(often.trials)
+        assert not often._state.after({"event": "closed"}).unchecked  # it is kept
+        told(often, lambda x: x > 0.3, 1)
+        told(once, lambda x: x > 0.3, 1)
+    assert often._state.checked.most == pytest.approx(once._state.checked.most, rel=1e-6)
+
+
+def test_abandoning_what_was_odd_takes_the_warning_back() -> None:
+    experiment = Experiment(load("location"), horizon=4)
+    for outcome in (3.0, 9.0, -3.0):
+        experiment.tell(experiment.ask(), outcome)
+    assert experiment.warnings
+    experiment.undo()
+    experiment.abandon(1)
+    assert not experiment.warnings
+
+
+def test_more_trials_than_trained_for_are_said_and_refined_is_offered() -> None:
+    model = load("psychometric")
+    experiment = Experiment(model, horizon=40)
+    experiment.attach({"stimulus": [0.0] * 31}, [True, False] * 15 + [True])
+    (long, offer) = experiment.warnings
+    assert "31 observations are more than the 30" in long
+    assert "refined()" in offer
