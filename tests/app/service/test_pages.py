@@ -9,8 +9,9 @@ import pytest
 import torch
 from starlette.testclient import TestClient
 
+from aline.app.record import prior_of
 from aline.app.service import app as service
-from aline.app.service.drawing import close_up, prior_of
+from aline.app.service.drawing import close_up
 from aline.app.service.terms import TERMS
 from aline.experiment import Experiment, Posterior
 from aline.experiment.storage import MemoryStorage
@@ -172,7 +173,7 @@ def test_a_close_up_follows_the_posterior(std: float) -> None:
     spec = get("psychometric").spec
     ones = torch.ones(len(spec.parameters), 1)
     known = Posterior(Mixture(0 * ones, 0.7 * ones, std * ones), spec.parameters)["threshold"]
-    prior = prior_of(spec)["threshold"]
+    prior = prior_of(spec.parameters)["threshold"]
     (low, high), (a, b) = close_up(prior, known, None), known.interval(0.95)
     whole = prior.interval(0.998)
     assert whole[0] <= low <= a < b <= high <= whole[1]
