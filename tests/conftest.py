@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import chromium
 import postgresql as postgresql_server
 import pytest
 
@@ -15,3 +16,10 @@ def postgresql() -> Iterator[postgresql_server.Server]:
     server = postgresql_server.Server()
     yield server
     server.stop()
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[chromium.Browser]:
+    """Chromium, or a skip with the reason."""
+    with chromium.started(tmp_path_factory.mktemp("downloads")) as one:
+        yield one

@@ -25,6 +25,7 @@ RANKS = {
     "training": 7,
     "experiment": 7,
     "functions": 8,  # a plug-in: what is below knows it by name only (model/advice.py, tasks)
+    "landscapes": 8,  # likewise
     "baselines": 9,
     "evaluation": 10,
     "app": 11,

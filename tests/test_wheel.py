@@ -44,3 +44,9 @@ def test_the_wheel_runs_the_demo_outside_the_checkout(tmp_path):
     static = Path(where.strip()).parent / "app" / "service" / "static"
     names = {path.name for path in static.iterdir()}
     assert {"page.css", "experiment.js", "icon.svg", "uplot.js", "uplot-LICENSE.txt"} <= names
+    # The JavaScript for web pages as well.
+    run(
+        tmp_path / "venv" / "bin" / "aline", "export", "psychometric", "--web", "page", cwd=tmp_path
+    )
+    assert (tmp_path / "page" / "aline" / "local" / "worker.js").is_file()
+    assert (tmp_path / "page" / "graph.onnx").is_file()

@@ -28,7 +28,8 @@ def public() -> Iterator[tuple[str, str, Any]]:
         names = getattr(home, "__all__", None) or _own(home)
         for name in sorted(names, key=str.lower):
             thing = getattr(home, name)
-            if not name.startswith("_") and callable(thing) and id(thing) not in seen:
+            is_described = inspect.isclass(thing) or inspect.isroutine(thing)
+            if not name.startswith("_") and is_described and id(thing) not in seen:
                 seen.add(id(thing))
                 yield module, name, thing
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
         Real,
     )
     from aline.tasks.psychometric import Psychometric
+    from aline.tasks.table_files import read_tables
+    from aline.tasks.table_task import TableTask
     from aline.tasks.task import Task
     from aline.training.train import train
     from aline.zoo import load
@@ -44,12 +46,14 @@ __all__ = [
     "Pool",
     "Psychometric",
     "Real",
+    "TableTask",
     "Task",
     "UserError",
     "__version__",
     "in_turn",
     "load",
     "predictions",
+    "read_tables",
     "train",
 ]
 
@@ -71,11 +75,13 @@ _HOMES = {
     "Pool": "aline.spaces",
     "Psychometric": "aline.tasks.psychometric",
     "Real": "aline.spaces",
+    "TableTask": "aline.tasks.table_task",
     "Task": "aline.tasks.task",
     "UserError": "aline.errors",
     "load": "aline.zoo",
     "in_turn": "aline.episodes.goals",
     "predictions": "aline.episodes.goals",
+    "read_tables": "aline.tasks.table_files",
     "train": "aline.training.train",
 }
 

@@ -1,12 +1,16 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 from aline import zoo
 from aline.app.subject import open_subject, task_named
 from aline.app.taskfile import load_task
 from aline.errors import InputError, NotFoundError
+from aline.landscapes.families import family_named
+from aline.landscapes.measure import measure_landscapes
 from aline.tasks import Task
 
 Save = Callable[[Task, Path], Path]
@@ -48,3 +52,21 @@ def test_tasks_by_name_and_by_file(own_file: Path) -> None:
     assert task_named(f"{own_file}:make").spec.name == "decay"
     with pytest.raises(NotFoundError, match="built-in tasks are"):
         task_named("nonsense")
+
+
+def test_tables_are_named_by_their_path_and_space(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "t.npz", tree_X=rng.random((9, 5, 2)), tree_y=rng.random((9, 5)))
+    task = task_named(f"{tmp_path / 't.npz'}:tree")
+    assert task.spec.name == "tree"
+    assert task.spec.design.names == ("x1", "x2")
+    with pytest.raises(NotFoundError, match="search spaces tree, got 'three'"):
+        task_named(f"{tmp_path / 't.npz'}:three")
+
+
+def test_measured_landscapes_can_be_trained_on(tmp_path: Path) -> None:
+    names = ["iris", "wine", "moons_1", "circles_1"]
+    measure_landscapes(tmp_path, [family_named("decision_tree")], names, 3)
+    task = task_named(str(tmp_path / "decision_tree"))
+    assert len(task.spec.design) == 6
+    assert 0.2 < task.spec.outcome.to_user(torch.zeros(())) < 1.0

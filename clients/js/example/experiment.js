@@ -1,85 +1,88 @@
 // A two-alternative forced choice: which side was brighter? aline chooses how much brighter.
 //
-// ?service=http://127.0.0.1:8000&token=...&trials=30 in the page's address say where the service is.
-/* global initJsPsych, jsPsychCallFunction, jsPsychCanvasKeyboardResponse, jsPsychHtmlKeyboardResponse */
+// The network runs in this page. ?service=http://127.0.0.1:8000&token=... in the page's address asks a
+// service instead; ?trials=30 and ?participant=7 say how many trials, and whose.
+/* global initJsPsych, jsPsychHtmlKeyboardResponse */
 
-import { Client } from "../aline.js";
+import { Client, keepOffline, load, LocalExperiment } from "../aline.js";
+import { earlierTrials, JsPsychAline } from "../jspsych-aline.js";
 
 const options = new URLSearchParams(location.search);
-const client = new Client(options.get("service") ?? "http://127.0.0.1:8000", { token: options.get("token") });
+const service = options.get("service");
+const settings = {
+  target: ["threshold", "slope"],
+  horizon: Number(options.get("trials") ?? 30),
+  metadata: { page: "jsPsych example" },
+};
 const jsPsych = initJsPsych();
 
-const SIZE = [300, 600]; // height and width of the canvas
-const GREY = 128;
-
 // The task's stimulus runs from -5 to 5; brightness differences are felt as ratios.
+const GREY = 128;
 const difference = (stimulus) => Math.min(120, 0.5 * 10 ** ((stimulus + 5) / 4));
 
-let experiment, trial, side;
+function begin() {
+  if (service) return new Client(service, { token: options.get("token") }).create("psychometric", settings);
+  const name = `brightness ${options.get("participant") ?? 1}`;
+  return load("./psychometric/").then((model) => LocalExperiment.open(model, { ...settings, name }));
+}
 
-function paint(canvas) {
-  const context = canvas.getContext("2d");
-  const brighter = GREY + difference(trial.design.stimulus);
+function show(element, { stimulus }) {
+  const [side] = jsPsych.randomization.sampleWithoutReplacement(["left", "right"], 1);
+  element.innerHTML = '<canvas width="600" height="300" style="max-width: 100%"></canvas>';
+  const context = element.firstChild.getContext("2d");
   for (const [name, x] of [["left", 150], ["right", 450]]) {
-    const level = name === side ? brighter : GREY + 4;
+    const level = GREY + (name === side ? difference(stimulus) : 4);
     context.fillStyle = `rgb(${level}, ${level}, ${level})`;
     context.beginPath();
     context.arc(x, 150, 60, 0, 2 * Math.PI);
     context.fill();
   }
+  return side;
 }
 
-const wait = (work) => ({ type: jsPsychCallFunction, async: true, func: (done) => work().then(done) });
+const trial = (experiment) => ({
+  type: JsPsychAline,
+  experiment,
+  show,
+  choices: [{ key: "f", label: "left" }, { key: "j", label: "right" }],
+  outcome: (choice, design, side) => (choice === side ? 1 : 0),
+});
 
 const welcome = {
   type: jsPsychHtmlKeyboardResponse,
-  stimulus: "<p>Two discs appear. Which one is brighter?</p><p><b>F</b> left, <b>J</b> right. Any key begins.</p>",
+  stimulus: "<p>Two discs appear. Which one is brighter?</p><p><b>F</b> left, <b>J</b> right, or touch. Any key begins.</p>",
+  on_load: () => { document.body.onpointerdown = () => jsPsych.finishTrial(); },
+  on_finish: () => { document.body.onpointerdown = null; },
 };
 
-const begin = wait(async () => {
-  experiment = await client.create("psychometric", {
-    target: ["threshold", "slope"],
-    horizon: Number(options.get("trials") ?? 30),
-    metadata: { page: "jsPsych example" },
-  });
-});
-
-const ask = wait(async () => {
-  trial = await experiment.ask();
-  side = jsPsych.randomization.sampleWithoutReplacement(["left", "right"], 1)[0];
-});
-
-const show = {
-  type: jsPsychCanvasKeyboardResponse,
-  canvas_size: SIZE,
-  stimulus: paint,
-  choices: ["f", "j"],
-  prompt: "<p>F left, J right</p>",
-  data: () => ({ trial: trial.number, stimulus: trial.design.stimulus, side }),
-  on_finish: (data) => { data.correct = data.response === (side === "left" ? "f" : "j"); },
-};
-
-let isFinished = false;
-
-const tell = wait(async () => {
-  const { correct } = jsPsych.data.get().filter({ trial: trial.number }).last(1).values()[0];
-  await experiment.tell(trial, correct ? 1 : 0);
-  isFinished = (await experiment.status()).finished;
-});
-
-const trials = { timeline: [ask, show, tell], loop_function: () => !isFinished };
-
-let known;
-const look = wait(async () => { known = await experiment.posterior(); });
-
-const result = {
+const result = (experiment) => ({
   type: jsPsychHtmlKeyboardResponse,
   stimulus: () => {
-    const { mean, interval } = known.threshold;
+    const { mean, interval } = jsPsych.data.get().last(1).values()[0].posterior.threshold;
     const [low, high] = interval.map((value) => value.toFixed(2));
-    return `<p id="result">Your threshold: ${mean.toFixed(2)} (95 % interval ${low} to ${high})</p>`;
+    return `<p id="result">Your threshold: ${mean.toFixed(2)} (95 % interval ${low} to ${high})</p>
+      <p><a id="data" download="data.csv">data</a> <a id="file" download="experiment.json">experiment</a></p>`;
   },
   choices: "NO_KEYS",
-};
+  on_load: async () => {
+    offer("#data", jsPsych.data.get().ignore("stimulus").csv());
+    offer("#file", await experiment.export("json"));
+  },
+});
 
-jsPsych.run([welcome, begin, trials, look, result]);
+function offer(link, content) {
+  document.querySelector(link).href = URL.createObjectURL(new Blob([content]));
+}
+
+async function run() {
+  const experiment = await begin();
+  if (!service) keepOffline("./sw.js", [new URL("./psychometric/model.json", location.href).href]);
+  const before = await earlierTrials(experiment);
+  for (const row of before) jsPsych.data.get().push(row);
+  const { finished } = await experiment.status();
+  const block = { timeline: [trial(experiment)], loop_function: (data) => !data.values().at(-1).finished };
+  if (finished) jsPsych.data.get().push({ trial_type: "aline", posterior: JSON.parse(JSON.stringify(await experiment.posterior())) });
+  await jsPsych.run([...(before.length ? [] : [welcome]), ...(finished ? [] : [block]), result(experiment)]);
+}
+
+run().catch((error) => { document.body.innerHTML = `<p id="problem"></p>`; document.querySelector("#problem").textContent = error.message; });

@@ -7,17 +7,21 @@ import shlex
 import sys
 import warnings
 from pathlib import Path
-from typing import Annotated, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 import typer
 
 from aline import __version__
+from aline.app.commands_landscapes import data as data_commands
 from aline.app.commands_report import reports
 from aline.app.commands_service import service, token
 from aline.app.failures import Commands
 from aline.app.options import Json, OwnTask, Seed, split_names
 from aline.app.terminal import command, program, say, show, suggest, width
 from aline.errors import InputError, TaskWarning
+
+if TYPE_CHECKING:
+    from aline.model import Model
 
 WORTH_EXPORTING = 120.0  # seconds of training from which on a network is exported
 
@@ -33,6 +37,7 @@ app = typer.Typer(
 app.add_typer(reports)
 app.add_typer(service)
 app.add_typer(token, name="token")
+app.add_typer(data_commands, name="data")
 
 
 def main() -> None:
@@ -109,7 +114,11 @@ def models(
 @app.command(epilog="Example: [bold]aline train decay.py:task --budget 5min[/bold]")
 def train(
     task: Annotated[
-        str, typer.Argument(metavar="TASK|FILE.PY:OBJECT", help="A built-in task or your own.")
+        str,
+        typer.Argument(
+            metavar="TASK|FILE.PY:OBJECT|TABLES[:SPACE]",
+            help="A built-in task, your own, or recorded tables.",
+        ),
     ],
     budget: Annotated[
         str | None,
@@ -201,7 +210,7 @@ def train(
     suggest("Try next", _after_training(folder, task))
 
 
-@app.command(epilog="Example: [bold]aline export runs/decay[/bold]")
+@app.command(epilog="Example: [bold]aline export psychometric --web study/psychometric[/bold]")
 def export(
     model: Annotated[
         str, typer.Argument(metavar="MODEL", help="A shipped model or one you trained.")
@@ -210,17 +219,34 @@ def export(
         Path | None,
         typer.Option(help="The file to write.", show_default="graph.onnx beside the weights"),
     ] = None,
+    web: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Write a folder that web pages run by themselves."),
+    ] = None,
 ) -> None:
     """Write a model's network as an ONNX file, for experiments here and for other languages.
 
-    docs/format.md describes what goes in and what comes out.
+    docs/format.md describes what goes in and what comes out, docs/browser.md the folder for pages.
     """
     from aline import zoo
 
     loaded = zoo.load(model)
+    if web is not None:
+        _export_web(loaded, web, out)
+        return
     say("Exporting: about half a minute")
     path = loaded.export(out)
     say(f"Written to {path}, {path.stat().st_size / 1e6:.1f} MB")
+
+
+def _export_web(model: Model, folder: Path, out: Path | None) -> None:
+    from aline.app.web import export_web
+
+    if out is not None:
+        raise InputError("--out names a file and --web a folder: give one of them")
+    for path in export_web(model, folder):
+        say(f"Written to {path}")
+    say(f'\nIn a page beside it: await aline.load("./{folder.name}/")', dim=True)
 
 
 @app.command(epilog="Example: [bold]aline evaluate psychometric --episodes 100[/bold]")
@@ -335,6 +361,7 @@ def bench(
     models: Annotated[
         Path | None, typer.Option(help="The folder of trained models that protocols measures.")
     ] = None,
+    data: Annotated[Path | None, typer.Option(help="The folder of tables that hpo reads.")] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Methods measured at once.")] = 1,
     resume: Annotated[
         bool, typer.Option("--resume", help="Take what an earlier run has measured already.")
@@ -356,7 +383,7 @@ def bench(
 
     chosen = _names(tasks) or tuple(only or ()) or None
     settings = Settings(
-        quick, seed, episodes, chosen, _names(methods), budget, jobs, resume, models
+        quick, seed, episodes, chosen, _names(methods), budget, jobs, resume, models, data
     )
     for each in [find(one) for one in (BENCHES if name == "all" else [name])]:
         with progress_bar() as progress:

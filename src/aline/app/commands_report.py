@@ -11,7 +11,7 @@ import typer
 
 from aline.app.options import Json, OwnTask, Seed, split_names
 from aline.app.terminal import command, say, silent, suggest, width
-from aline.errors import StateError
+from aline.errors import InputError, StateError
 
 if TYPE_CHECKING:
     from aline.app.demo import Demo
@@ -41,9 +41,15 @@ def demo(
     ] = None,
     no_report: Annotated[bool, typer.Option("--no-report", help="Write no report.")] = False,
     overwrite: Overwrite = False,
+    web: Annotated[
+        bool, typer.Option("--web", help="Open a page that runs it by itself instead.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Run an experiment on a simulated participant and write a report."""
+    if web:
+        _demo_in_a_page(model, target, trials, report, as_json)
+        return
     from aline.app.demo import run_demo
     from aline.app.screen import DemoScreen
     from aline.app.subject import open_subject
@@ -97,6 +103,15 @@ def report(
 
     write_report(record_of(found, own), place, command())
     say(f"Report: {place.resolve()}")
+
+
+def _demo_in_a_page(model: str, *others: object) -> None:
+    from aline import zoo
+    from aline.app.web_demo import run_web_demo
+
+    if any(one not in (None, False) for one in others):
+        raise InputError("--web opens a page with settings of its own: leave out other options")
+    run_web_demo(zoo.load(model), say)
 
 
 def _report_path(wanted: Path | None, name: str, overwrite: bool) -> Path:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from aline import zoo
 from aline.app.taskfile import is_reference, load_task
 from aline.errors import InputError, NotFoundError
 from aline.model import Model
 from aline.tasks import BUILT_IN, Spec, Task, get
+from aline.tasks.table_files import read_tables
+from aline.tasks.table_task import TableTask
 
 
 @dataclass(frozen=True)
@@ -28,8 +31,13 @@ class Subject:
 
 
 def task_named(text: str) -> Task:
-    """A built-in task by name, or a user's own by file.py:object."""
-    return load_task(text) if is_reference(text) else get(text)
+    """A built-in task by name, a user's own by file.py:object, or tables by path:space."""
+    if is_reference(text):
+        return load_task(text)
+    path, _, space = text.rpartition(":") if ":" in text else (text, "", "")
+    if text not in BUILT_IN and Path(path).exists():
+        return TableTask(read_tables(path, space or None))
+    return get(text)
 
 
 def open_subject(name: str, task_reference: str | None = None) -> Subject:

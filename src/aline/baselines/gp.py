@@ -41,22 +41,35 @@ class Fit:
     y: Array  # [n]
     loc: float
     scale: float
-    noise: float
+    noise: float  # 0 where the kernel has it
     regressor: GaussianProcessRegressor
 
     @classmethod
-    def of(cls, x: Array, y: Array, noise: float, normalise: bool, quick: bool = True) -> Fit:
-        """Maximise the marginal likelihood, in units of the data's spread if `normalise` is set."""
+    def of(
+        cls,
+        x: Array,
+        y: Array,
+        noise: float | None,
+        normalise: bool,
+        quick: bool = True,
+        restarts: int = 0,
+    ) -> Fit:
+        """Maximise the marginal likelihood, in units of the data's spread if `normalise` is set.
+
+        From one start, and `restarts` random ones. Noise that is None is fitted too.
+        """
         loc, scale = (float(y.mean()), float(y.std())) if normalise else (0.0, 1.0)
         scale = scale if scale > 1e-9 else 1.0
-        regressor = _regressor(x.shape[1], noise / scale)
+        regressor = _regressor(x.shape[1], None if noise is None else noise / scale, restarts)
         if quick:
-            regressor.optimizer = Evidence.of(x, (y - loc) / scale, regressor.alpha).maximise
+            regressor.optimizer = Evidence.of(
+                x, (y - loc) / scale, regressor.alpha, fits_noise=noise is None
+            ).maximise
         with warnings.catch_warnings():
             # A hyperparameter at its bound is an answer: little data says no more.
             warnings.simplefilter("ignore")
             regressor.fit(x, (y - loc) / scale)
-        return cls(x, y, loc, scale, noise, regressor)
+        return cls(x, y, loc, scale, noise or 0.0, regressor)
 
     def predict(self, x: Array) -> tuple[Array, Array]:
         """Mean and standard deviation of outcomes at x [m, design]."""
@@ -89,21 +102,24 @@ class Evidence:
     squares: Array  # [design, n, n], squared distances along each axis
     y: Array  # [n]
     alpha: float  # variance of the noise
+    fits_noise: bool = False  # whether there is more of it, whose log is the last hyperparameter
 
     @classmethod
-    def of(cls, x: Array, y: Array, alpha: float) -> Evidence:
+    def of(cls, x: Array, y: Array, alpha: float, fits_noise: bool = False) -> Evidence:
         """Of outcomes y [n] at x [n, design]."""
-        return cls(np.square(x.T[:, :, None] - x.T[:, None, :]), y, alpha)
+        return cls(np.square(x.T[:, :, None] - x.T[:, None, :]), y, alpha, fits_noise)
 
     def __call__(self, theta: Array) -> tuple[float, Array]:
         """Minus its log, less a constant, and the gradient, at logs of the scale and lengthscales.
 
         The scale is the function's variance.
         """
-        apart = self.squares * np.exp(-2 * theta[1:])[:, None, None]
+        lengths = theta[1:-1] if self.fits_noise else theta[1:]
+        more = float(np.exp(theta[-1])) if self.fits_noise else 0.0
+        apart = self.squares * np.exp(-2 * lengths)[:, None, None]
         cover = np.exp(theta[0] - 0.5 * apart.sum(0))
         matrix = cover.copy()
-        matrix.flat[:: len(self.y) + 1] += self.alpha
+        matrix.flat[:: len(self.y) + 1] += self.alpha + more
         factor, failed = lapack.dpotrf(matrix, lower=1, clean=1)
         if failed:
             return np.inf, np.zeros_like(theta)
@@ -111,8 +127,12 @@ class Evidence:
         inverse = np.tril(inverse) + np.tril(inverse, -1).T
         weights = inverse @ self.y
         value = 0.5 * float(self.y @ weights) + float(np.log(factor.diagonal()).sum())
-        slope = 0.5 * (inverse - np.outer(weights, weights)) * cover
-        return value, np.append(slope.sum(), (slope * apart).sum((1, 2)))
+        residual = 0.5 * (inverse - np.outer(weights, weights))
+        slope = residual * cover
+        gradient = np.append(slope.sum(), (slope * apart).sum((1, 2)))
+        if self.fits_noise:
+            gradient = np.append(gradient, more * residual.trace())
+        return value, gradient
 
     def maximise(self, _: Any, start: Any, bounds: Any) -> tuple[Array, float]:
         """As scikit-learn does, from the same start by the same method."""
@@ -120,14 +140,22 @@ class Evidence:
         return found.x, found.fun
 
 
-def _regressor(dimensions: int, noise: float) -> GaussianProcessRegressor:
+def _regressor(dimensions: int, noise: float | None, restarts: int) -> GaussianProcessRegressor:
     try:
         from sklearn.gaussian_process import GaussianProcessRegressor
-        from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+        from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
     except ImportError:
         raise UserError("the GP baselines need scikit-learn: pip install aline[bench]") from None
     kernel = ConstantKernel(0.3, (1e-4, 1e3)) * RBF(np.ones(dimensions), (0.05, 30.0))
-    return GaussianProcessRegressor(kernel, alpha=max(noise, 1e-5) ** 2, copy_X_train=False)
+    if noise is None:
+        kernel = kernel + WhiteKernel(1e-2, (1e-6, 1.0))
+    return GaussianProcessRegressor(
+        kernel,
+        alpha=max(noise or 0.0, 1e-5) ** 2,
+        copy_X_train=False,
+        n_restarts_optimizer=restarts,
+        random_state=0,
+    )
 
 
 @dataclass(frozen=True)
@@ -153,14 +181,16 @@ class GPPolicy:
 
     With `normalise`, outcomes are standardised before a fit, so that they may have any units. With
     `quick`, the marginal likelihood is computed here and not by scikit-learn: the same, sooner.
+    Noise that is None is fitted; `restarts` is how many random starts a fit has beside its own.
     """
 
     spec: Spec
     acquisition: Acquisition = "us"
     normalise: bool = False
-    noise: float = NOISE
+    noise: float | None = NOISE
     candidates: int = 200
     quick: bool = True
+    restarts: int = 0
 
     def __post_init__(self) -> None:
         if self.acquisition not in get_args(Acquisition):
@@ -212,7 +242,12 @@ class GPPolicy:
             old = [(fit.x, fit.y) for fit in state.fits]
         fits = tuple(
             Fit.of(
-                np.vstack([xs, row]), np.append(ys, value), self.noise, self.normalise, self.quick
+                np.vstack([xs, row]),
+                np.append(ys, value),
+                self.noise,
+                self.normalise,
+                self.quick,
+                self.restarts,
             )
             for (xs, ys), row, value in zip(old, x, y, strict=True)
         )

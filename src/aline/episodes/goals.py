@@ -13,7 +13,7 @@ from torch import Tensor
 from aline.errors import InputError
 from aline.spaces import Design, parts
 from aline.spaces.parts import Part, is_list, plain_part, read_part
-from aline.tasks import PREDICTIONS, Spec
+from aline.tasks import PREDICTIONS, Spec, World
 
 TRAINING_POINTS = 8  # prediction inputs of an episode whose goal is predictions
 REGION_SHARE = 0.5  # of these episodes want predictions in a region, the others anywhere
@@ -254,8 +254,10 @@ def _spread(space: Design, part: Part | None = None) -> Tensor:
     return points
 
 
-def draw_goals(spec: Spec, batch: int, generator: torch.Generator) -> Goal:
-    """A goal an episode, drawn by the task's training shares.
+def draw_goals(
+    spec: Spec, batch: int, generator: torch.Generator, world: World | None = None
+) -> Goal:
+    """A goal an episode, drawn by the task's training shares; a recorded world has its own points.
 
     Either all episodes of a batch want predictions or none does: their points would be padding in
     the others, and most of the work.
@@ -269,9 +271,12 @@ def draw_goals(spec: Spec, batch: int, generator: torch.Generator) -> Goal:
         [spec.parameters.mask(n for n in names if n != PREDICTIONS) for names, _ in spec.targets]
     )
     count = TRAINING_POINTS if bool(wants[first]) else 0
-    points = spec.design.sample(batch, count, generator)
-    if count and spec.design.points is None:
-        points = _in_regions(spec.design, points, generator)
+    if world is not None and world.is_recorded:
+        points = world.sample(count, generator)
+    else:
+        points = spec.design.sample(batch, count, generator)
+        if count and spec.design.points is None:
+            points = _in_regions(spec.design, points, generator)
     return Goal(masks[drawn], points, torch.ones(batch, count, dtype=torch.bool))
 
 

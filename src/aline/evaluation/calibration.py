@@ -47,8 +47,8 @@ class Calibration:
     def band(self) -> tuple[int, int]:
         """The counts between which all bins of all parameters lie in 99 %, if q is right."""
         tail = (1 - SURE) / (2 * BINS * max(len(self.ranks), 1))
-        low, high = stats.binom.ppf([tail, 1 - tail], self.n, 1 / BINS)
-        return int(low), int(high)
+        counts = stats.binom(self.n, 1 / BINS)
+        return int(counts.ppf(tail)), int(counts.ppf(1 - tail))
 
     def histograms(self) -> dict[str, list[int]]:
         """The ranks' counts in equal bins."""

@@ -48,6 +48,20 @@ class Faulty:
             return outcome
         return self.fault.change(self.world, designs, outcome, generator)
 
+    @property
+    def is_recorded(self) -> bool:
+        """As the world is."""
+        return self.world.is_recorded
+
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        """As the world does."""
+        return self.world.sample(count, generator)
+
+    def branches(self, designs: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """One draw."""
+        outcomes = self.answer(designs, generator)[:, :, None]
+        return outcomes, torch.ones(outcomes.shape[:3])
+
 
 def faulty_experiments(
     model: Model, task: Task, target: Sequence[str], fault: Fault | None, episodes: int, seed: int

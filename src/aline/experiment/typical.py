@@ -95,7 +95,7 @@ class Evidence:
     def start(cls, outcome: Outcome, horizon: int, limit: float = 1 / LEVEL) -> Evidence:
         """Before any observation: a stake on every fault, from every trial on."""
         hazard = 1 / horizon  # that a fault begins at a trial, if there was none before
-        stakes = (1 - AT_START) * hazard * (1 - hazard) ** np.arange(horizon)
+        stakes = np.float64((1 - AT_START) * hazard) * (1 - hazard) ** np.arange(horizon)
         stakes[0] += AT_START
         bets = list(bets_on(outcome))
         columns = [_gathered(stakes) if fault == SWAPPED else stakes for _, fault in bets]
@@ -248,7 +248,9 @@ def _with_swaps(
     batch, many = len(design), 1 + len(starts)
     outcomes = context.outcomes[:, None].repeat_interleave(many, 1)
     for row, start in enumerate(starts, 1):
-        outcomes[:, row, start:] = kind.mirrored(outcomes[:, row, start:])
+        mirrored = kind.mirrored(outcomes[:, row, start:])
+        assert mirrored is not None
+        outcomes[:, row, start:] = mirrored
     designs = context.designs.repeat_interleave(many, 0)
     read = engine.read(Context(designs, outcomes.flatten(0, 1)))
     found = engine.predictive(read, design.repeat_interleave(many, 0)[:, None])[:, 0].double()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -119,6 +120,12 @@ class FunctionWorld:
                 f"{self.function.name} has {self.function.dimensions} inputs, but the task "
                 f"{self.spec.name} {len(self.spec.design)}: use gp{self.function.dimensions}d"
             )
+
+    is_recorded: ClassVar[bool] = False
+
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        """Designs [batch, count, design] anywhere in the function's domain."""
+        return self.function.sample(self.spec, self.batch, count, generator)
 
     @property
     def theta(self) -> Tensor:

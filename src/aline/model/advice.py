@@ -22,7 +22,10 @@ from aline.errors import InputError, InternalError
 from aline.tasks import Spec
 
 # Who speaks by which name: the module is imported when a network asks for it.
-PLUG_INS = {"functions": "aline.functions.advisor"}
+PLUG_INS = {
+    "functions": "aline.functions.advisor",
+    "landscapes": "aline.landscapes.advisor",
+}
 
 
 class Frame(NamedTuple):
@@ -78,6 +81,7 @@ class NoAdvisor(nn.Module):
 
     context_width = point_width = 0
     has_frames = False  # whether it says where beliefs start from
+    is_learned = False  # whether it has weights of its own, trained with the network's
 
     def read(self, context: Context) -> Advice:
         """Take a whole context in, for one group that sees all of it."""

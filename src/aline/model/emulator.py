@@ -26,6 +26,7 @@ LEAST = -10.0  # a log likelihood of what seems impossible: it may be the emulat
 FARTHEST = 2.0  # standard deviations that a look may move a guess
 NARROWEST, WIDEST = 0.05, 2.0  # by what factor it may change the guess's spread
 NEAREST = 0.01  # a squared change of an outcome's numbers below which all is alike
+WARY = torch.tensor([-2.0])  # logit of the trust in an emulator that has learned nothing yet
 FEATURES = 5  # a parameter, that a look's head sees
 
 
@@ -146,7 +147,7 @@ class Look(nn.Module):
 
     def __init__(self, width: int, hidden: int, components: int):
         super().__init__()
-        start = mixture_start(components, 0)
+        start = torch.cat([mixture_start(components, 0), WARY])
         self.head = Mlp(width + FEATURES, hidden, len(start))
         with torch.no_grad():
             self.head.second.bias.copy_(start)
@@ -156,8 +157,14 @@ class Look(nn.Module):
         """Of tokens [batch, group, parameter, embed]."""
         step = evidence.step()
         numbers = self.head(torch.cat([tokens, evidence.features(step)], -1))
-        centre = guess.mean + guess.std * step.mean
-        return read_mixture(numbers, numbers[..., :0]).moved(centre, guess.std * step.std)
+        return trusted_mixture(numbers, step).moved(*guess)
+
+
+def trusted_mixture(numbers: Tensor, step: Frame) -> Mixture:
+    """What a head's numbers mean in units of a step that it follows as far as it trusts it."""
+    trust = numbers[..., -1].sigmoid()
+    belief = read_mixture(numbers[..., :-1], numbers[..., :0])
+    return belief.moved(trust * step.mean, (trust * step.std.log()).exp())
 
 
 def points_around(guess: Frame) -> Tensor:

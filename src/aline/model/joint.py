@@ -19,9 +19,9 @@ from torch.nn.functional import one_hot
 
 from aline.model.advice import Frame
 from aline.model.config import ModelConfig
-from aline.model.emulator import Evidence
+from aline.model.emulator import WARY, Evidence, trusted_mixture
 from aline.model.tokens import Mlp, octaves_of
-from aline.spaces.outcomes.mixture import STD_FLOOR, Mixture, mixture_start, read_mixture
+from aline.spaces.outcomes.mixture import STD_FLOOR, Mixture, mixture_start
 
 if TYPE_CHECKING:
     from aline.model.encoder import Encoded
@@ -51,7 +51,7 @@ class Conditional(nn.Module):
             nn.ReLU(),
             nn.Linear(config.feedforward, config.width, bias=False),
         )
-        start = mixture_start(config.components, 0)
+        start = torch.cat([mixture_start(config.components, 0), WARY])
         inputs = config.width + read + 3 * parameters + 2
         self.head = Mlp(inputs, config.feedforward, len(start))
         with torch.no_grad():
@@ -85,7 +85,7 @@ class Conditional(nn.Module):
         guess = torch.stack([within.mean, within.std.log()], -1)
         seen = [tokens, near * (1 + near * near).rsqrt(), relative, guess]
         numbers = self.head(torch.cat(seen, -1))
-        return read_mixture(numbers, numbers[..., :0]).moved(*within).moved(*own)
+        return trusted_mixture(numbers, within).moved(*own)
 
 
 @dataclass(frozen=True)

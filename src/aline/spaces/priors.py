@@ -141,6 +141,11 @@ class TableScale:
         self._log_prior, self._warp, self._unwarp = log_prior, warp, unwarp
         self.support = support
 
+    @property
+    def knots(self) -> tuple[Tensor, Tensor]:
+        """The table: z, and the quantiles there on the axis where they are nearly straight."""
+        return self._z, self._q
+
     def to_network(self, theta: Tensor) -> Tensor:
         """Look the value up among the quantiles."""
         return _interpolate(self._warp(theta.double()), self._q, self._z).to(theta.dtype)

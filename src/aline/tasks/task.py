@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -110,6 +110,15 @@ class World(Protocol):
     @property
     def theta(self) -> Tensor:
         """The true parameters [batch, parameter] on the network's scale."""
+        ...
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether it answers only designs that it has on record."""
+        ...
+
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        """Designs [batch, count, design] that it answers, at random, on the network's scale."""
         ...
 
     def answer(self, designs: Tensor, generator: torch.Generator) -> Tensor:
@@ -263,7 +272,7 @@ class Task:
             return self
         generator = torch.Generator()  # its default seed: the scale is a constant of the task
         world = self.draw(512, generator)
-        outcomes = world.simulate(self.spec.design.sample(512, 16, generator), generator)
+        outcomes = world.simulate(world.sample(16, generator), generator)
         return self._with(replace(self.spec, outcome=self.spec.outcome.fitted(outcomes)))
 
     def checked(self) -> Task:
@@ -331,6 +340,12 @@ class SimulatedWorld:
     task: Task
     theta: Tensor
     hidden: Named = field(default_factory=dict)  # what the task calls latent, name -> [batch, ...]
+
+    is_recorded: ClassVar[bool] = False
+
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        """Designs [batch, count, design], uniform over what is allowed."""
+        return self.task.spec.design.sample(len(self.theta), count, generator)
 
     def answer(self, designs: Tensor, generator: torch.Generator) -> Tensor:
         """Simulate in the user's units, return on the network's scale."""
@@ -427,7 +442,7 @@ def is_differentiable(task: Task) -> bool:
         return False
     generator = torch.Generator()
     world = task.fitted().draw(2, generator)
-    designs = task.spec.design.sample(2, 3, generator)
+    designs = world.sample(3, generator)
     world.answer(designs, generator)  # says so if the simulator is wrong
     try:
         return world.answer(designs.requires_grad_(), generator).requires_grad

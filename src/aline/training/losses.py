@@ -91,7 +91,7 @@ def inference_loss(
     loss = torch.zeros(())
     if count:
         shape = (played.batch, config.prefixes, count)
-        points = network.spec.design.sample(played.batch, config.prefixes * count, generator)
+        points = played.world.sample(config.prefixes * count, generator)
         outcomes = played.world.answer(points, generator)
         outcomes = outcomes.view(*shape, *outcomes.shape[2:])
         guesses, predictive = network.beliefs(encoded, points.view(*shape, -1))
@@ -256,13 +256,13 @@ def alternatives(
     """Half uniform, half from around what the policy likes, so that coarse and fine both teach."""
     space = network.spec.design
     half = config.alternatives // 2
-    uniform = space.sample(played.batch, config.candidates, generator)
+    uniform = played.world.sample(config.candidates, generator)
     with torch.no_grad():
         scores = network.scores(*at.known, played.goal, uniform)[:, 0]
     rest = config.alternatives - half
     drawn = torch.multinomial(scores.softmax(1), rest, True, generator=generator)
     liked = uniform.gather(1, drawn[..., None].expand(-1, -1, len(space)))
-    if space.points is None:
+    if space.points is None and not played.world.is_recorded:
         width = torch.pow(10.0, -0.5 - 1.5 * torch.rand(liked.shape[:2], generator=generator))
         jitter = width[..., None] * torch.randn(liked.shape, generator=generator)
         liked = space.possible(liked + jitter, liked)
@@ -304,7 +304,7 @@ def sampled_pool_loss(
         reward = log_q[:, 1] - log_q[:, 0]
         advantage = standardise((reward - reward.mean())[:, None], step)[:, 0]
         executed = played.context.designs[torch.arange(batch), step]
-        others = network.spec.design.sample(batch, config.candidates - 1, generator)
+        others = played.world.sample(config.candidates - 1, generator)
         pool = torch.cat([executed[:, None], others], 1)
         weights = network.scores(*known, played.goal, pool)[:, 0].softmax(1)
         drawn = torch.multinomial(weights, config.alternatives, True, generator=generator)

@@ -22,7 +22,7 @@ from aline.files import read_tensors, write_tensors
 from aline.model import Model, Network
 from aline.model.advice import Advice
 from aline.policies import LearnedPolicy
-from aline.tasks import PREDICTIONS, Spec, Task
+from aline.tasks import PREDICTIONS, Spec, Task, World
 from aline.training.budget import Budget
 from aline.training.config import TrainingConfig
 from aline.training.interruption import Interruption
@@ -88,7 +88,9 @@ class Losses(nn.Module):
         informed: Tensor | None,
     ) -> list[Tensor]:
         """Of q, and of the policy where it is taught: by its credit, or by `informed` designs."""
-        played = replace(played, encoded=self.network.encode(played.context, played.advice))
+        # A plug-in that learns must speak anew, for what it says to carry a gradient.
+        advice = None if self.network.advisor.is_learned else played.advice
+        played = replace(played, encoded=self.network.encode(played.context, advice))
         losses = [inference_loss(self.network, played, self.config, points, generator)]
         check_finite(losses[0])  # before a policy draws from what is not a number
         if informed is not None:
@@ -147,6 +149,13 @@ class Run:
         return any(PREDICTIONS not in names for names, _ in self.task.spec.targets)
 
     @property
+    def rarity(self) -> int:
+        """Of how many updates one is about predictions: of all, where there is nothing else."""
+        if not len(self.task.spec.parameters):
+            return 1
+        return 3 if self.wants_predictions else self.config.updates
+
+    @property
     def progress(self) -> float:
         """The share of the budget spent."""
         return self.budget.progress(self.round, self.elapsed)
@@ -196,7 +205,7 @@ class Run:
             if teach and not joint and self.task.explore and self.network.policy is not None:
                 informed = self.task.informative(played.world.theta, played.length, generator)
             # q learns predictions by the way; more often where a goal wants them.
-            often = update % (3 if self.wants_predictions else self.config.updates) == 0
+            often = update % self.rarity == 0
             points = self.config.points if often else 0
             losses = self.losses(
                 played, generator, points=points, teach=teach and joint, informed=informed
@@ -224,7 +233,7 @@ class Run:
         """Episodes by the policy, some or (in warm-up) all of their designs random."""
         spec, batch = self.task.spec, self.workers.share_of(self.config.batch)
         world = self.task.draw(batch, generator)
-        goal = draw_goals(spec, batch, generator)
+        goal = draw_goals(spec, batch, generator, world)
         count = spec.horizon
         policy: LearnedPolicy | RandomPolicy | Noting = RandomPolicy(spec.design)
         if joint:
@@ -235,11 +244,11 @@ class Run:
             context = play(
                 policy,
                 world,
-                self.mixed(goal, generator) if joint else goal,
+                self.mixed(goal, world, generator) if joint else goal,
                 steps=spec.horizon,
                 generator=generator,
-                offers=self.offers(batch, generator) if joint else anywhere,
-                given=self.random_designs(world.theta, count, generator),
+                offers=self.offers(world, generator) if joint else anywhere,
+                given=self.random_designs(world, count, generator),
             )
         context = Context(context.designs.clone(), context.outcomes.clone())
         advice = self.network.advisor.read(context)
@@ -268,7 +277,7 @@ class Run:
             self.task, truth, context, q, self.config.possible_truths, generator
         )
 
-    def mixed(self, goal: Goal, generator: torch.Generator) -> Goal:
+    def mixed(self, goal: Goal, world: World, generator: torch.Generator) -> Goal:
         """A round's goals as they are, or in turn with others.
 
         So the policy learns what to do for a goal after trials that served another one, and q what
@@ -276,7 +285,7 @@ class Run:
         """
         if float(torch.rand(1, generator=generator)) >= self.config.mixed_share:
             return goal
-        others = draw_goals(self.task.spec, len(goal.parameters), generator)
+        others = draw_goals(self.task.spec, len(goal.parameters), generator, world)
         return replace(goal, turns=(goal, others))
 
     def playing_policy(self, generator: torch.Generator) -> tuple[LearnedPolicy, int]:
@@ -290,19 +299,18 @@ class Run:
         policy = LearnedPolicy(engine, explore, candidates, REFINED[explore], self.task)
         return policy, count
 
-    def offers(self, batch: int, generator: torch.Generator) -> Offers:
-        """What a policy chooses from: the task's, or one pool an episode where there is a plug-in.
+    def offers(self, world: World, generator: torch.Generator) -> Offers:
+        """What a policy chooses from: the task's, or one pool an episode, of a plug-in or a record.
 
         What a plug-in knows of points grows with the data, so the same points may be many.
         """
-        if self.network.config.plugin is None:
-            return offers_of(self.task.spec.design, batch)
-        return FixedPool(self.task.spec.design.sample(batch, self.config.pool, generator))
+        if self.network.config.plugin is None and not world.is_recorded:
+            return offers_of(self.task.spec.design, len(world.theta))
+        return FixedPool(world.sample(self.config.pool, generator))
 
-    def random_designs(self, theta: Tensor, count: int, generator: torch.Generator) -> Tensor:
+    def random_designs(self, world: World, count: int, generator: torch.Generator) -> Tensor:
         """Uniform designs, half of them replaced by informative ones where the task names some."""
-        spec = self.task.spec
-        designs = spec.design.sample(len(theta), count, generator)
+        theta, designs = world.theta, world.sample(count, generator)
         if self.task.explore is None or count == 0:
             return designs
         informed = self.task.informative(theta, count, generator)

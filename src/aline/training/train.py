@@ -138,7 +138,7 @@ def default_model(task: Task, differentiable: bool) -> ModelConfig:
     in_box = task.spec.design.is_plain and differentiable and not is_taught
     policy = task.model.get("policy", "box" if in_box else "pool")
     chosen = ModelConfig(
-        policy=policy,
+        policy="box" if policy == "box" else "pool",  # the task's own word comes with its plug-in
         octaves=max(1, round(-math.log2(task.spec.resolution))),
         zoom_layers=2 if task.spec.resolution <= FINE else 0,
         looks=0 if policy == "box" else ModelConfig.looks,

@@ -1,103 +1,26 @@
 """A person at the page, in real Chromium: keyboard, reload, a killed server, exports."""
 
-import http.server
 import json
 import os
 import re
-import shutil
 import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aline_client import Client
+from chromium import Browser, click, find, press, static_files, text, until, value
 from faulty import faulty
 from outcome_kinds import KINDS
-from serving import Nursery, Service, free_port
+from serving import Nursery, Service
 
 from aline.app.service import app
 from aline.experiment import Experiment, open_storage
 from aline.tasks import Task
 
 ROOT = Path(__file__).parents[3]
-REASON = "Chromium is not installed: apt-get install chromium chromium-driver"
-PATIENCE = 60  # seconds; the machine may be busy
-
-Browser = Any
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
-    if chromium is None or driver is None:
-        pytest.skip(REASON)
-    webdriver = pytest.importorskip("selenium.webdriver")
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    folder = tmp_path_factory.mktemp("downloads")
-    for argument in (
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-dev-shm-usage",
-        "--window-size=1280,900",
-    ):
-        options.add_argument(argument)
-    options.add_experimental_option("prefs", {"download.default_directory": str(folder)})
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    one = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
-    one.set_page_load_timeout(PATIENCE)
-    one.downloads = folder
-    yield one
-    one.quit()
-
-
-def until(condition: Callable[[], Any]) -> Any:
-    """Wait for something to become true."""
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        try:
-            found = condition()
-        except Exception as error:  # an element that was just replaced
-            found, failure = None, error
-        else:
-            failure = None
-        if found:
-            return found
-        if time.monotonic() > deadline:
-            raise AssertionError(f"waited in vain for {condition}") from failure
-        time.sleep(0.02)
-
-
-def find(browser: Browser, selector: str) -> Any:
-    return until(lambda: browser.find_element("css selector", selector))
-
-
-def click(browser: Browser, selector: str) -> None:
-    """Click, again if the element was replaced in between."""
-
-    def try_once() -> bool:
-        browser.find_element("css selector", selector).click()
-        return True
-
-    until(try_once)
-
-
-def text(browser: Browser, selector: str) -> str:
-    """An element's text, once it has any."""
-    return str(until(lambda: browser.find_element("css selector", selector).text))
-
-
-def value(browser: Browser, expression: str) -> Any:
-    return browser.execute_script(f"return {expression}")
-
-
-def press(browser: Browser, key: str) -> None:
-    browser.switch_to.active_element.send_keys(key)
 
 
 def told(browser: Browser) -> int:
@@ -409,30 +332,18 @@ def test_the_jspsych_example(browser: Browser, nursery: Nursery, tmp_path: Path)
     folder = ROOT / "clients" / "js"
     if not (folder / "example" / "node_modules" / "jspsych").is_dir():
         pytest.skip("jsPsych is not installed: npm install in clients/js/example")
-    port = free_port()
-    handler = partial(QuietHandler, directory=str(folder))
-    pages = http.server.ThreadingHTTPServer(("127.0.0.1", port), handler)
-    threading.Thread(target=pages.serve_forever, daemon=True).start()
-    origin = f"http://127.0.0.1:{port}"
-    service = nursery.start(f"sqlite:///{tmp_path}/lab.db", origins=[origin])
-    browser.get(f"{origin}/example/?service={service.url}&trials=4")
-    until(lambda: "Which one is brighter" in browser.page_source)
-    press(browser, " ")
-    for _ in range(4):
-        find(browser, "canvas")
-        press(browser, "f")
-        until(lambda: "F left, J right" not in browser.page_source)
-    assert "Your threshold" in text(browser, "#result")
+    with static_files(folder) as origin:
+        service = nursery.start(f"sqlite:///{tmp_path}/lab.db", origins=[origin])
+        browser.get(f"{origin}/example/?service={service.url}&trials=4")
+        until(lambda: "Which one is brighter" in browser.page_source)
+        press(browser, " ")
+        for count in range(4):
+            find(browser, f".aline-stimulus[data-trial='{count}'] canvas")
+            press(browser, "f")
+        assert "Your threshold" in text(browser, "#result")
     storage = open_storage(service.storage)
     (name,) = storage.names()
     experiment = Experiment.resume(storage, name)
     assert experiment.finished
     assert json.dumps(experiment.metadata) == '{"page": "jsPsych example"}'
-    pages.shutdown()
-    pages.server_close()
     service.kill()
-
-
-class QuietHandler(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        """Nothing."""

@@ -1,4 +1,4 @@
-"""One conversation that the Python client and the JavaScript client both have with a service."""
+"""One conversation that every client has with a service, and a page with itself."""
 
 import ast
 import json
@@ -16,7 +16,9 @@ from faulty import faulty
 from outcome_kinds import KINDS
 from serving import Nursery, Service
 
+from aline import load
 from aline.app.service.tokens import new_token
+from aline.app.web import export_web
 from aline.experiment import open_storage
 from aline.spaces import Categorical, Count, Outcomes
 from aline.tasks import Task
@@ -63,83 +65,109 @@ for step in json.load(open(sys.argv[4])):
 print(json.dumps(heard))
 """
 
-JAVASCRIPT = """
-import { readFileSync } from "node:fs";
-const [, , folder, url, token, file] = process.argv;
-const { AlineError, Client, Experiment } = await import(`${folder}/aline.js`);
-const client = new Client(url, { token: token || null, timeout: 60000 });
-const kept = {};
-const heard = [];
-const plain = (value) => {
-  if (value instanceof Experiment) return value.name;
-  return value instanceof Uint8Array ? new TextDecoder().decode(value) : value;
-};
-for (const step of JSON.parse(readFileSync(file))) {
-  const on = step.on === "client" ? client : kept[step.on];
-  const given = step.with.map((a) => (`${a}`.startsWith("$") ? kept[a.slice(1)] : a));
-  try {
-    const found = await on[step.do](...given);
-    if (step.as) kept[step.as] = found;
-    heard.push(["change", "close"].includes(step.do) ? null : plain(found));
-  } catch (error) {
-    if (!(error instanceof AlineError)) throw error;
-    heard.push({ status: error.status, detail: error.message });
-  }
+
+# A program with its options, the file that it runs, and the client.
+LANGUAGES = {
+    "javascript": (["node"], "converse.mjs", "js"),
+    "r": (["Rscript", "--vanilla"], "converse.R", "r"),
+    "octave": (["octave-cli", "--norc", "--quiet"], "converse.m", "octave"),
 }
-console.log(JSON.stringify(heard));
-"""
 
 
-def converse(language: str, url: str, token: str, folder: Path) -> list[Any]:
+def converse(language: str, url: str, token: str, steps: list[Any], folder: Path) -> list[Any]:
     """What a client hears in the conversation."""
     if language == "python":
         command = [sys.executable, "-I", "-c", PYTHON, str(ROOT / "clients" / "python")]
     else:
-        node = shutil.which("node")
-        if node is None:
-            pytest.skip("Node is not installed: apt-get install nodejs")
-        script = folder / "converse.mjs"
-        script.write_text(JAVASCRIPT)
-        command = [node, str(script), str(ROOT / "clients" / "js")]
+        (name, *options), file, client = LANGUAGES[language]
+        if shutil.which(name) is None:
+            pytest.skip(f"{name} is not installed: scripts/system")
+        script = CONVERSATION.parent / file
+        command = [name, *options, str(script), str(ROOT / "clients" / client)]
+    (folder / "steps.json").write_text(json.dumps(steps))
     done = subprocess.run(
-        [*command, url, token, str(CONVERSATION)], capture_output=True, text=True, timeout=120
-    )
+        [*command, url, token, str(folder / "steps.json")],
+        capture_output=True, text=True, timeout=200,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     heard: list[Any] = json.loads(done.stdout)
     return heard
 
 
-@pytest.mark.parametrize("language", ["python", "javascript"])
+@pytest.fixture(scope="module")
+def reference() -> dict[str, Any]:
+    """What the first client heard where all must hear the same: the seed alone decides."""
+    return {}
+
+
+@pytest.mark.parametrize("language", ["python", "javascript", "r", "octave"])
 def test_the_conversation(
-    language: str, nursery: Nursery, save: Callable[[Task, Path], Path], tmp_path: Path
+    language: str,
+    nursery: Nursery,
+    save: Callable[[Task, Path], Path],
+    tmp_path: Path,
+    reference: dict[str, Any],
 ) -> None:
     url = f"sqlite:///{tmp_path}/lab.db"
     token = new_token(open_storage(url), "test")
     survey = save(SURVEY, tmp_path / "survey")
     service = nursery.start(url, require_token=True, models=[str(survey)])
-    heard = converse(language, service.url, token, tmp_path)
-    service.kill()
     steps = json.loads(CONVERSATION.read_text())
+    heard = converse(language, service.url, token, steps, tmp_path)
+    service.kill()
+    compare(language, steps, heard, reference, 1e-12)
+
+
+def test_the_conversation_of_a_page_with_itself(tmp_path: Path, reference: dict[str, Any]) -> None:
+    """Without a service: all but the models that only a service has."""
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    steps = [step for step in json.loads(CONVERSATION.read_text()) if not step.get("remote")]
+    export_web(load("psychometric"), tmp_path / "psychometric")
+    heard = converse("javascript", str(tmp_path / "psychometric"), "", steps, tmp_path)
+    compare("local", steps, heard, reference, 1e-4)
+
+
+def compare(
+    language: str, steps: list[Any], heard: list[Any], reference: dict[str, Any], close: float
+) -> None:
+    """With what is to be heard, and with what others heard."""
     assert len(heard) == len(steps)
     for step, got in zip(steps, heard, strict=True):
         for path, expected in step.get("hears", {}).items():
             assert _find(got, path) == pytest.approx(expected), (step, got)
-    # Both clients hear the very same: the seed alone decides.
-    reference = Path(tmp_path.parent / "aline-conversation.json")
-    same = json.dumps([got for step, got in zip(steps, heard, strict=True) if step.get("same")])
-    if reference.exists():
-        assert json.loads(reference.read_text()) == json.loads(same)
-    reference.write_text(same)
+        if step.get("same"):
+            first = reference.setdefault(json.dumps(step), got)
+            assert _close(_unwrapped(got), _unwrapped(first), close), (language, step, got, first)
+
+
+def _unwrapped(value: Any) -> Any:
+    """Lists of one entry as the entry, which is all that some languages have; none as None."""
+    if isinstance(value, dict):
+        return {name: _unwrapped(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return {0: None, 1: _unwrapped(value[0]) if value else None}.get(
+            len(value), [_unwrapped(one) for one in value]
+        )
+    return value
+
+
+def _close(a: Any, b: Any, tolerance: float) -> bool:
+    if isinstance(a, dict) and isinstance(b, dict):
+        return all(_close(a.get(n), b.get(n), tolerance) for n in {*a, *b})
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(_close(x, y, tolerance) for x, y in zip(a, b, strict=True))
+    is_number = isinstance(a, int | float) and isinstance(b, int | float)
+    return bool(a == pytest.approx(b, abs=tolerance, rel=tolerance)) if is_number else a == b
 
 
 def _find(value: Any, path: str) -> Any:
     """Follow "trials.0.state" into plain data; "" is the value, "length" counts."""
     for part in filter(None, path.split(".")):
         if part == "length":
-            value = len(value)
+            value = len(value) if isinstance(value, list | dict) else 1
         else:
-            value = value[int(part)] if isinstance(value, list) else value[part]
-    return value
+            value = value[int(part)] if isinstance(value, list) else value.get(part)
+    return None if value == [] else value
 
 
 def test_clients_survive_a_restart(nursery: Nursery, tmp_path: Path) -> None:

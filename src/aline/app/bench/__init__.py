@@ -14,6 +14,7 @@ from aline.errors import NotFoundError, nearest
 BENCHES = {
     "al": "functions: RMSE against GPs, hyperparameters, goals in a region, time a run",
     "bed": "design of experiments: information gained on location finding and CES",
+    "hpo": "hyperparameter landscapes of data sets never seen: RMSE against GPs and ACE-US",
     "protocols": "trained models on the field's published protocols, one task file each",
     "psychometric": "stimuli for an observer: RMSE, goals at run time, time a trial",
 }

@@ -35,6 +35,7 @@ class Settings:
     jobs: int = 1  # processes
     resume: bool = False  # take what an earlier run has measured already
     models: Path | None = None  # the folder of models to measure; None is the benchmark's own
+    data: Path | None = None  # the folder of tables that some benchmarks need
 
     def among(self, what: Literal["tasks", "methods"], every: Sequence[str]) -> tuple[str, ...]:
         """The tasks or methods to measure, of all that there are."""

@@ -91,9 +91,14 @@ class Counted(Mixture):
         """Small counts one by one, larger ones in cells that grow with them."""
         values, edges = cells(self.maximum)
         # In double precision: a float's rounding at a billion would be a count of a hundred.
-        below = Mixture.cdf(self.double().unsqueeze(len(self.shape)), edges)
-        ends = below.new_zeros(*self.shape, 1), below.new_ones(*self.shape, 1)
-        weights = torch.cat([ends[0], below, ends[1]], -1).diff(dim=-1).clamp_min(0)
+        wide = self.double().unsqueeze(len(self.shape))
+        below = Mixture.cdf(wide, edges)
+        cells_below = torch.cat([below.new_zeros(*self.shape, 1), below], -1).diff(dim=-1)
+        # The last cell by the other tail: one less a rounded sum, 1e-16, times a billion squared
+        # would be a spread of ten.
+        tail = torch.special.ndtr((wide.mean - edges[-1]) / wide.std)
+        beyond = (wide.log_weight.exp() * tail).sum(-1)
+        weights = torch.cat([cells_below.clamp_min(0), beyond], -1)
         kind = self.mean.dtype
         return values.to(kind).expand(weights.shape), weights.to(kind)
 

@@ -1,0 +1,272 @@
+// What the nodes of an exported graph do. https://onnx.ai/onnx/operators says it in words.
+
+import { erf } from "./normal.js";
+import {
+  add, around, axisOf, binary, broadcastShape, expand, matmul, multiply, sizeOf, strided, stridesOf, unary,
+} from "./tensors.js";
+
+const numbers = (tensor) => Array.from(tensor.data);
+const each = (work) => ([x]) => unary(x, work);
+const both = (work) => ([a, b]) => binary(a, b, work);
+const FLOATS = [1, 11], BOOL = 9; // of Cast
+
+/** By type: (inputs, attributes, how many outputs) to a tensor, or to a list of them. */
+export const OPERATORS = {
+  Abs: each(Math.abs),
+  Add: ([a, b]) => add(a, b),
+  And: both((x, y) => (x && y ? 1 : 0)),
+  Asinh: each(Math.asinh),
+  Cast: ([x], { to }) => (FLOATS.includes(to) ? x : unary(x, to === BOOL ? (v) => (v ? 1 : 0) : Math.trunc)),
+  Clip: ([x, low, high]) => clip(x, low?.data[0] ?? -Infinity, high?.data[0] ?? Infinity),
+  Concat: (parts, { axis }) => concat(parts, axis),
+  Cos: each(Math.cos),
+  Div: ([a, b]) => multiply(a, unary(b, (y) => 1 / y)),
+  Equal: both((x, y) => (x === y ? 1 : 0)),
+  Erf: each(erf),
+  Exp: each(Math.exp),
+  Expand: ([x, shape]) => expand(x, broadcastShape(x.shape, numbers(shape))),
+  Floor: each(Math.floor),
+  Gather: ([x, index], { axis = 0 }) => gather(x, index, axis),
+  Gemm: gemm,
+  Greater: both((x, y) => (x > y ? 1 : 0)),
+  GreaterOrEqual: both((x, y) => (x >= y ? 1 : 0)),
+  Identity: ([x]) => x,
+  LayerNormalization: layerNorm,
+  Less: both((x, y) => (x < y ? 1 : 0)),
+  LessOrEqual: both((x, y) => (x <= y ? 1 : 0)),
+  Log: each(Math.log),
+  LogSoftmax: ([x], { axis = -1 }) => softmax(x, axis, true),
+  MatMul: ([a, b]) => matmul(a, b),
+  Max: (parts) => parts.reduce((a, b) => binary(a, b, Math.max)),
+  Min: (parts) => parts.reduce((a, b) => binary(a, b, Math.min)),
+  Mul: ([a, b]) => multiply(a, b),
+  Neg: each((x) => -x),
+  Not: each((x) => (x ? 0 : 1)),
+  Or: both((x, y) => (x || y ? 1 : 0)),
+  Pad: pad,
+  Pow: ([a, b]) => power(a, b),
+  Reciprocal: each((x) => 1 / x),
+  ReduceSum: reduceSum,
+  Relu: ([x]) => relu(x),
+  Reshape: reshape,
+  Round: each(roundToEven),
+  ScatterElements: scatter,
+  Shape: ([x], { start = 0, end }) => listOf(x.shape.slice(start, end)),
+  Sigmoid: each((x) => 1 / (1 + Math.exp(-x))),
+  Sign: each(Math.sign),
+  Sin: each(Math.sin),
+  Sinh: each(Math.sinh),
+  Slice: slice,
+  Softmax: ([x], { axis = -1 }) => softmax(x, axis, false),
+  Softplus: each((x) => Math.max(x, 0) + Math.log1p(Math.exp(-Math.abs(x)))),
+  Split: split,
+  Sqrt: each(Math.sqrt),
+  Squeeze: squeeze,
+  Sub: both((x, y) => x - y),
+  Tanh: each(Math.tanh),
+  Transpose: transpose,
+  Unsqueeze: unsqueeze,
+  Where: where,
+};
+
+const listOf = (values) => ({ shape: [values.length], data: Float64Array.from(values) });
+
+function relu({ shape, data }) {
+  const out = new Float64Array(data.length);
+  for (let i = 0; i < data.length; i++) out[i] = data[i] > 0 ? data[i] : 0;
+  return { shape, data: out };
+}
+
+function clip(x, low, high) {
+  return unary(x, (v) => Math.min(Math.max(v, low), high));
+}
+
+// A square and a power of one positive number, without the price of a general power.
+function power(a, b) {
+  if (b.data.length === 1 && b.data[0] === 2) return multiply(a, a);
+  if (a.data.length > 1 || a.data[0] <= 0) return binary(a, b, Math.pow);
+  const log = Math.log(a.data[0]);
+  return unary(b, (y) => Math.exp(log * y));
+}
+
+function roundToEven(x) {
+  const nearest = Math.round(x);
+  return nearest - x === 0.5 && nearest % 2 ? nearest - 1 : nearest;
+}
+
+// Shapes: the numbers stay where they are.
+
+function reshape([x, wanted], { allowzero = 0 }) {
+  const shape = numbers(wanted).map((n, i) => (n === 0 && !allowzero ? x.shape[i] : n));
+  const open = shape.indexOf(-1);
+  if (open >= 0) shape[open] = x.data.length / -sizeOf(shape);
+  return { shape, data: x.data };
+}
+
+function squeeze([x, axes]) {
+  const dropped = axes && numbers(axes).map((axis) => axisOf(axis, x.shape.length));
+  return { shape: x.shape.filter((n, i) => (dropped ? !dropped.includes(i) : n !== 1)), data: x.data };
+}
+
+function unsqueeze([x, axes]) {
+  const rank = x.shape.length + axes.data.length;
+  const shape = [...x.shape];
+  for (const axis of numbers(axes).map((one) => axisOf(one, rank)).sort((a, b) => a - b)) shape.splice(axis, 0, 1);
+  return { shape, data: x.data };
+}
+
+// Parts and orders.
+
+function transpose([x], { perm }) {
+  const strides = stridesOf(x.shape);
+  return strided(perm.map((axis) => x.shape[axis]), x.data, 0, perm.map((axis) => strides[axis]));
+}
+
+function slice([x, starts, ends, axes, steps]) {
+  const shape = [...x.shape], strides = stridesOf(x.shape);
+  let offset = 0;
+  numbers(starts).forEach((given, i) => {
+    const axis = axisOf(axes ? axes.data[i] : i, shape.length), length = x.shape[axis];
+    const step = steps ? steps.data[i] : 1;
+    const inside = (at) => Math.min(Math.max(axisOf(at, length), 0), length);
+    const start = inside(given);
+    shape[axis] = Math.max(0, Math.ceil((inside(ends.data[i]) - start) / step));
+    offset += start * strides[axis];
+    strides[axis] *= step;
+  });
+  return strided(shape, x.data, offset, strides);
+}
+
+function split([x, sizes], { axis = 0 }, count) {
+  const along = axisOf(axis, x.shape.length), strides = stridesOf(x.shape);
+  const even = Math.ceil(x.shape[along] / count);
+  let start = 0;
+  return Array.from({ length: count }, (_, i) => {
+    const size = sizes ? sizes.data[i] : Math.min(even, x.shape[along] - start);
+    const part = strided(x.shape.map((n, a) => (a === along ? size : n)), x.data, start * strides[along], strides);
+    start += size;
+    return part;
+  });
+}
+
+function concat(parts, axis) {
+  const along = axisOf(axis, parts[0].shape.length);
+  const shape = [...parts[0].shape];
+  shape[along] = parts.reduce((total, part) => total + part.shape[along], 0);
+  const [outer] = around(shape, along), row = sizeOf(shape.slice(along));
+  const out = new Float64Array(sizeOf(shape));
+  let start = 0;
+  for (const part of parts) {
+    const own = sizeOf(part.shape.slice(along));
+    for (let i = 0; i < outer; i++) out.set(part.data.subarray(i * own, (i + 1) * own), i * row + start);
+    start += own;
+  }
+  return { shape, data: out };
+}
+
+function pad([x, pads, value, axes]) {
+  const rank = x.shape.length, half = pads.data.length / 2;
+  const before = new Array(rank).fill(0), shape = [...x.shape];
+  for (let i = 0; i < half; i++) {
+    const axis = axisOf(axes ? axes.data[i] : i, rank);
+    before[axis] = pads.data[i];
+    shape[axis] += pads.data[i] + pads.data[i + half];
+  }
+  const out = new Float64Array(sizeOf(shape)).fill(value?.data[0] ?? 0);
+  const strides = stridesOf(shape), row = x.shape[rank - 1], own = stridesOf(x.shape);
+  for (let from = 0; from < x.data.length; from += row) {
+    let to = before[rank - 1];
+    for (let axis = 0; axis < rank - 1; axis++) {
+      to += ((Math.floor(from / own[axis]) % x.shape[axis]) + before[axis]) * strides[axis];
+    }
+    out.set(x.data.subarray(from, from + row), to);
+  }
+  return { shape, data: out };
+}
+
+function gather(x, index, axis) {
+  const along = axisOf(axis, x.shape.length);
+  const [outer, length, inner] = around(x.shape, along);
+  const count = index.data.length, out = new Float64Array(outer * count * inner);
+  for (let i = 0; i < outer; i++) {
+    for (let j = 0; j < count; j++) {
+      const from = (i * length + axisOf(index.data[j], length)) * inner;
+      out.set(x.data.subarray(from, from + inner), (i * count + j) * inner);
+    }
+  }
+  return { shape: [...x.shape.slice(0, along), ...index.shape, ...x.shape.slice(along + 1)], data: out };
+}
+
+function scatter([x, index, updates], { axis = 0 }) {
+  const along = axisOf(axis, x.shape.length);
+  const out = x.data.slice(), strides = stridesOf(x.shape), own = stridesOf(index.shape);
+  for (let i = 0; i < index.data.length; i++) {
+    let to = 0;
+    for (let a = 0; a < own.length; a++) {
+      const place = Math.floor(i / own[a]) % index.shape[a];
+      to += (a === along ? axisOf(index.data[i], x.shape[along]) : place) * strides[a];
+    }
+    out[to] = updates.data[i];
+  }
+  return { shape: x.shape, data: out };
+}
+
+function where([condition, a, b]) {
+  const shape = broadcastShape(condition.shape, broadcastShape(a.shape, b.shape));
+  const [chosen, x, y] = [condition, a, b].map((one) => expand(one, shape).data);
+  return { shape, data: x.map((value, i) => (chosen[i] ? value : y[i])) };
+}
+
+// Sums along axes.
+
+function reduceSum([x, axes], { keepdims = 1 }) {
+  const rank = x.shape.length;
+  const gone = axes ? numbers(axes).map((axis) => axisOf(axis, rank)) : x.shape.map((_, i) => i);
+  let found = x;
+  for (const axis of gone) found = sumAlong(found, axis);
+  return keepdims ? found : { shape: found.shape.filter((_, i) => !gone.includes(i)), data: found.data };
+}
+
+function sumAlong(x, axis) {
+  const [outer, length, inner] = around(x.shape, axis);
+  const out = new Float64Array(outer * inner);
+  for (let i = 0, from = 0; i < outer; i++) {
+    for (let j = 0; j < length; j++) for (let k = 0; k < inner; k++) out[i * inner + k] += x.data[from++];
+  }
+  return { shape: x.shape.map((n, i) => (i === axis ? 1 : n)), data: out };
+}
+
+function softmax(x, axis, isLog) {
+  const [outer, length, inner] = around(x.shape, axisOf(axis, x.shape.length));
+  const data = x.data, out = new Float64Array(data.length);
+  for (let i = 0; i < outer; i++) {
+    for (let k = 0; k < inner; k++) {
+      const first = i * length * inner + k, end = first + length * inner;
+      let most = -Infinity, total = 0;
+      for (let at = first; at < end; at += inner) if (data[at] > most) most = data[at];
+      for (let at = first; at < end; at += inner) total += out[at] = Math.exp(data[at] - most);
+      const log = most + Math.log(total);
+      for (let at = first; at < end; at += inner) out[at] = isLog ? data[at] - log : out[at] / total;
+    }
+  }
+  return { shape: x.shape, data: out };
+}
+
+function layerNorm([{ shape, data }, scale, shift], { epsilon = 1e-5 }) {
+  const width = shape.at(-1), out = new Float64Array(data.length);
+  for (let row = 0; row < data.length; row += width) {
+    let mean = 0, square = 0;
+    for (let i = 0; i < width; i++) mean += data[row + i];
+    mean /= width;
+    for (let i = 0; i < width; i++) square += (data[row + i] - mean) ** 2;
+    const over = 1 / Math.sqrt(square / width + epsilon);
+    for (let i = 0; i < width; i++) out[row + i] = (data[row + i] - mean) * over * scale.data[i] + (shift?.data[i] ?? 0);
+  }
+  return { shape, data: out };
+}
+
+function gemm([a, b, c], { alpha = 1, beta = 1, transA = 0, transB = 0 }) {
+  const turned = (x, is) => (is ? transpose([x], { perm: [1, 0] }) : x);
+  const found = unary(matmul(turned(a, transA), turned(b, transB)), (x) => alpha * x);
+  return c ? add(found, unary(c, (x) => beta * x)) : found;
+}

@@ -1,0 +1,162 @@
+// Tensors of an exported graph: { shape, data }, rows last, all numbers in double precision.
+//
+// JavaScript computes in double precision: arrays of it need no conversion on the way, which is
+// quicker than arrays of single precision, and rounds less.
+
+export const sizeOf = (shape) => shape.reduce((size, n) => size * n, 1);
+
+/** Distances between neighbours along each axis. */
+export function stridesOf(shape) {
+  const strides = new Array(shape.length);
+  for (let axis = shape.length - 1, step = 1; axis >= 0; axis--) {
+    strides[axis] = step;
+    step *= shape[axis];
+  }
+  return strides;
+}
+
+/** An axis counted from the start, where a negative one counts from the end. */
+export const axisOf = (axis, rank) => (axis < 0 ? axis + rank : axis);
+
+/** What lies before, on and behind an axis: [outer, length, inner]. */
+export function around(shape, axis) {
+  return [sizeOf(shape.slice(0, axis)), shape[axis], sizeOf(shape.slice(axis + 1))];
+}
+
+/** A tensor of this shape, read from data at an offset with these strides. */
+export function strided(shape, data, offset, strides) {
+  const out = new Float64Array(sizeOf(shape));
+  const last = shape.length - 1;
+  if (last < 0) {
+    out[0] = data[offset];
+    return { shape, data: out };
+  }
+  const length = shape[last], step = strides[last], index = new Array(last).fill(0);
+  for (let to = 0, from = offset; to < out.length; ) {
+    for (let i = 0, at = from; i < length; i++, at += step) out[to++] = data[at];
+    for (let axis = last - 1; axis >= 0; axis--) {
+      from += strides[axis];
+      if (++index[axis] < shape[axis]) break;
+      from -= shape[axis] * strides[axis];
+      index[axis] = 0;
+    }
+  }
+  return { shape, data: out };
+}
+
+/** The shape that two shapes broadcast to. */
+export function broadcastShape(a, b) {
+  const rank = Math.max(a.length, b.length);
+  return Array.from({ length: rank }, (_, i) => {
+    const m = a[a.length - rank + i] ?? 1, n = b[b.length - rank + i] ?? 1;
+    return m === 1 ? n : m;
+  });
+}
+
+/** A tensor repeated along the axes where it has length one. */
+export function expand(tensor, shape) {
+  const missing = shape.length - tensor.shape.length;
+  const own = stridesOf(tensor.shape);
+  const strides = shape.map((_, i) => (i < missing || tensor.shape[i - missing] === 1 ? 0 : own[i - missing]));
+  return strided(shape, tensor.data, 0, strides);
+}
+
+const sameShape = (a, b) => a.length === b.length && a.every((n, i) => n === b[i]);
+
+/** Two tensors in one shape, of which the second may be a row that repeats: [shape, a, b]. */
+function aligned(a, b) {
+  const shape = broadcastShape(a.shape, b.shape);
+  const first = sameShape(a.shape, shape) ? a.data : expand(a, shape).data;
+  const own = b.shape.slice(b.shape.findIndex((n) => n !== 1));
+  const repeats = b.data.length === 1 || sameShape(own, shape.slice(shape.length - own.length));
+  return [shape, first, repeats ? b.data : expand(b, shape).data];
+}
+
+/** Adds: half of all operations, so it has a loop of its own. */
+export function add(a, b) {
+  if (a.data.length < b.data.length) [a, b] = [b, a];
+  const [shape, x, y] = aligned(a, b);
+  const out = new Float64Array(x.length);
+  for (let start = 0; start < x.length; start += y.length) {
+    for (let i = 0; i < y.length; i++) out[start + i] = x[start + i] + y[i];
+  }
+  return { shape, data: out };
+}
+
+export function multiply(a, b) {
+  if (a.data.length < b.data.length) [a, b] = [b, a];
+  const [shape, x, y] = aligned(a, b);
+  const out = new Float64Array(x.length);
+  for (let start = 0; start < x.length; start += y.length) {
+    for (let i = 0; i < y.length; i++) out[start + i] = x[start + i] * y[i];
+  }
+  return { shape, data: out };
+}
+
+/** Any function of two numbers. */
+export function binary(a, b, work) {
+  const [shape, x, y] = aligned(a, b);
+  const out = new Float64Array(x.length);
+  for (let start = 0; start < x.length; start += y.length) {
+    for (let i = 0; i < y.length; i++) out[start + i] = work(x[start + i], y[i]);
+  }
+  return { shape, data: out };
+}
+
+/** Any function of one number. */
+export function unary({ shape, data }, work) {
+  const out = new Float64Array(data.length);
+  for (let i = 0; i < data.length; i++) out[i] = work(data[i]);
+  return { shape, data: out };
+}
+
+/** Matrix products over leading axes that broadcast. */
+export function matmul(a, b) {
+  const rows = a.shape.at(-2), inner = a.shape.at(-1), columns = b.shape.at(-1);
+  const lead = a.shape.slice(0, -2), others = b.shape.slice(0, -2);
+  if (sizeOf(others) === 1) {
+    const out = new Float64Array(sizeOf(lead) * rows * columns);
+    product(a.data, 0, b.data, 0, out, 0, sizeOf(lead) * rows, inner, columns);
+    const ones = new Array(Math.max(0, others.length - lead.length)).fill(1);
+    return { shape: [...ones, ...lead, rows, columns], data: out };
+  }
+  const batch = broadcastShape(lead, others);
+  const left = sameShape(lead, batch) ? a : expand(a, [...batch, rows, inner]);
+  const right = sameShape(others, batch) ? b : expand(b, [...batch, inner, columns]);
+  const out = new Float64Array(sizeOf(batch) * rows * columns);
+  for (let i = 0; i < sizeOf(batch); i++) {
+    product(left.data, i * rows * inner, right.data, i * inner * columns, out, i * rows * columns, rows, inner, columns);
+  }
+  return { shape: [...batch, rows, columns], data: out };
+}
+
+// Two rows by four columns at a time: eight sums stay in registers, each number is read less often.
+// A last row without a partner is its own.
+function product(a, atA, b, atB, out, atOut, rows, inner, columns) {
+  const fours = columns - (columns % 4);
+  for (let i = 0; i < rows; i += 2) {
+    const partner = i + 1 < rows ? 1 : 0;
+    const top = atA + i * inner, bottom = top + partner * inner;
+    const to = atOut + i * columns, below = to + partner * columns;
+    for (let j = 0; j < fours; j += 4) {
+      let s0 = 0, s1 = 0, s2 = 0, s3 = 0, t0 = 0, t1 = 0, t2 = 0, t3 = 0;
+      for (let k = 0, at = atB + j; k < inner; k++, at += columns) {
+        const x = a[top + k], y = a[bottom + k];
+        const b0 = b[at], b1 = b[at + 1], b2 = b[at + 2], b3 = b[at + 3];
+        s0 += x * b0; s1 += x * b1; s2 += x * b2; s3 += x * b3;
+        t0 += y * b0; t1 += y * b1; t2 += y * b2; t3 += y * b3;
+      }
+      out[to + j] = s0; out[to + j + 1] = s1; out[to + j + 2] = s2; out[to + j + 3] = s3;
+      out[below + j] = t0; out[below + j + 1] = t1; out[below + j + 2] = t2; out[below + j + 3] = t3;
+    }
+  }
+  for (let j = fours; j < columns; j++) column(a, atA, b, atB + j, out, atOut + j, rows, inner, columns);
+}
+
+function column(a, atA, b, atB, out, atOut, rows, inner, columns) {
+  for (let i = 0; i < rows; i++) {
+    let sum = 0;
+    for (let k = 0; k < inner; k++) sum += a[atA + i * inner + k] * b[atB + k * columns];
+    out[atOut + i * columns] = sum;
+  }
+}

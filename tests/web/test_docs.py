@@ -1,0 +1,52 @@
+"""The lines for PsychoJS in docs/browser.md run an experiment to its end."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from chromium import static_files
+
+import aline
+from aline.app.web import export_web
+
+PAGE = (Path(__file__).parents[2] / "docs" / "browser.md").read_text(encoding="utf-8")
+
+# What the Builder declares and has: a loop of routines, a response, and a table of data.
+BUILDER = """
+globalThis.location = {{ href: "{origin}/" }};
+let aline, model, adaptive, trial, stimulus, finished;
+const rows = [], expInfo = {{ participant: "7" }}, trials = {{ finished: false }};
+const psychoJS = {{ experiment: {{ addData: (name, value) => rows.push([name, value]) }} }};
+let response;
+{begin_experiment}
+while (!trials.finished) {{
+  {begin_routine}
+  response = {{ corr: stimulus > 0 ? 1 : 0, rt: 0.4 }};
+  {end_routine}
+}}
+console.log(JSON.stringify({{ rows, status: await adaptive.status() }}));
+"""
+
+
+def test_the_lines_for_psychojs(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    if shutil.which("node") is None:
+        pytest.skip("Node is not installed: apt-get install nodejs")
+    (code,) = re.findall(r"```js\n(// Begin Experiment.*?)```", PAGE, re.DOTALL)
+    names = ("begin_experiment", "begin_routine", "end_routine")
+    parts = re.split(r"// (?:Begin Experiment|Begin Routine|End Routine)\n", code)[1:]
+    export_web(aline.load("psychometric"), tmp_path / "psychometric")
+    with static_files(tmp_path) as origin:
+        script = BUILDER.format(origin=origin, **dict(zip(names, parts, strict=True)))
+        (tmp_path / "study.mjs").write_text(script.replace("trials: 30", "trials: 4"))
+        done = subprocess.run(
+            ["node", str(tmp_path / "study.mjs")], capture_output=True, text=True, timeout=200
+        )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["status"]["told"] == 4
+    assert [row[0] for row in found["rows"]] == ["stimulus"] * 4
+    assert [trial["note"] for trial in found["status"]["trials"]] == [{"rt": 0.4}] * 4

@@ -1,0 +1,133 @@
+"""An experiment in JavaScript is the same as in Python: trials, posteriors, predictions."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from web import node
+
+import aline
+from aline.app.web import export_web
+from aline.episodes.goals import in_turn, predictions
+from aline.experiment.journals import replay
+from aline.experiment.state import State
+from aline.model import Model
+from aline.spaces import Box
+
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+
+ROOT = Path(__file__).parents[2]
+TOLERANCE = 1e-4
+
+SCENES: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "scenes.json").read_text())
+
+
+def steps_of(scene: dict[str, Any]) -> list[list[Any]]:
+    """With ["answers", first, [outcome, ...]] as so many trials, each asked, told and looked at."""
+    steps: list[list[Any]] = []
+    for method, *given in scene["steps"]:
+        if method != "answers":
+            steps.append([method, *given])
+            continue
+        for number, outcome in enumerate(given[1], given[0]):
+            steps += [["ask"], ["tell", number, outcome], ["posterior"]]
+    return steps
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What JavaScript gave at every step of every scene."""
+    folder = tmp_path_factory.mktemp("web")
+    for name in {scene["model"] for scene in SCENES.values()}:
+        export_web(aline.load(name), folder / name)
+    scenes = [
+        {"folder": str(folder / one["model"]), "settings": one["settings"], "steps": steps_of(one)}
+        for one in SCENES.values()
+    ]
+    return dict(zip(SCENES, node.run("play.mjs", scenes, folder), strict=True))
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_every_step_is_as_in_python(name: str, played: dict[str, Any]) -> None:
+    scene = SCENES[name]
+    experiment = started(aline.load(scene["model"]), dict(scene["settings"]))
+    for step, heard in zip(steps_of(scene), played[name]["heard"], strict=True):
+        expected = done(experiment, *step)
+        if expected is not None:
+            compare(heard, expected, f"{name} {step}")
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_python_goes_on_with_its_journal(name: str, played: dict[str, Any]) -> None:
+    """Events are the same: what a page measured can be replayed in Python."""
+    created, *events = played[name]["state"]["journal"]
+    state = replay(State.start(aline.load(SCENES[name]["model"]), created), events, name)
+    experiment = started(aline.load(SCENES[name]["model"]), dict(SCENES[name]["settings"]))
+    for step in steps_of(SCENES[name]):
+        done(experiment, *step)
+    replayed, lived = ([vars(one) for one in each.trials] for each in (state, experiment))
+    compare(replayed, lived, name)
+
+
+def started(model: Model, settings: dict[str, Any]) -> aline.Experiment:
+    settings["horizon"] = settings.pop("trials", None)
+    target = settings.pop("target", None)
+    aims = None if target is None else [target_of(one) for one in target]
+    return aline.Experiment(model, aims, **settings)
+
+
+def target_of(plain: Any) -> Any:
+    """A target from plain data."""
+    if isinstance(plain, str):
+        return plain
+    if "in_turn" in plain:
+        return in_turn(*plain["in_turn"])
+    if "region" in plain:
+        return predictions(region=Box(**{n: tuple(b) for n, b in plain["region"].items()}))
+    return predictions(at=plain["predictions"])
+
+
+def done(experiment: aline.Experiment, method: str, *given: Any) -> Any:
+    """A step in Python, as plain data; None where nothing is compared."""
+    if method == "posterior":
+        known = experiment.posterior()
+        return {
+            n: {"mean": known[n].mean, "std": known[n].std, "interval": known[n].interval()}
+            for n in known.names
+        }
+    if method == "predict":
+        return experiment.predict(given[0]).summary(*given[1:])
+    if method == "change":
+        experiment.target = [target_of(one) for one in given[0]["target"]]
+        return None
+    if method == "restrict":
+        box = given[0].get("box")
+        allowed = None if box is None else Box(**{n: tuple(b) for n, b in box.items()})
+        repeats = given[0].get("repeats", True)
+        experiment.restrict(given[0].get("candidates", allowed), repeats=repeats)
+        return None
+    if method == "status":
+        told = [trial for trial in experiment.trials if trial.state == "told"]
+        counted = sum(trial.source == "asked" for trial in told)
+        return {"told": counted, "trials": [vars(trial) for trial in experiment.trials]}
+    if method == "tell":
+        note = given[3] if len(given) > 3 else None
+        return vars(experiment.tell(*given[:3], note=note))
+    found = getattr(experiment, method)(*given)
+    return [vars(one) for one in found] if isinstance(found, tuple) else vars(found)
+
+
+def compare(heard: Any, expected: Any, where: str) -> None:
+    """Every number within the tolerance, everything else the same."""
+    if isinstance(expected, dict):
+        for key, value in expected.items():
+            compare(heard[key], value, f"{where} {key}")
+    elif isinstance(expected, list | tuple):
+        assert len(heard) == len(expected), where
+        for i, (one, other) in enumerate(zip(heard, expected, strict=True)):
+            compare(one, other, f"{where} {i}")
+    elif isinstance(expected, float):
+        assert heard == pytest.approx(expected, abs=TOLERANCE), where
+    else:
+        assert heard == expected, where

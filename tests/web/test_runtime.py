@@ -1,0 +1,73 @@
+"""The runtime in JavaScript gives what ONNX Runtime gives, for every shipped model."""
+
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from web import node
+
+from aline import zoo
+
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+
+from aline.engine.runners import GRAPH, OnnxRunner
+
+SIZES = {"batch": 1, "context": 6, "point": 3, "candidate": 20}
+NAMES = ["ces", "gp1d", "gp2d", "location", "psychometric"]
+
+
+def folder_of(name: str) -> Path:
+    return Path(zoo.__file__).parent / name
+
+
+def inputs_of(runner: OnnxRunner, seed: int) -> dict[str, np.ndarray[Any, Any]]:
+    """Random numbers where the graph takes numbers; masks that hide something."""
+    random = np.random.default_rng(seed)
+    given = {}
+    for one in runner.session.get_inputs():
+        shape = [SIZES[axis] if isinstance(axis, str) else axis for axis in one.shape]
+        values = random.uniform(-1, 1, shape).astype(np.float32)
+        if one.type == "tensor(bool)":
+            given[one.name] = values > -0.3
+        else:
+            given[one.name] = np.abs(values) + 0.3 if one.name.endswith("frame") else values
+    given["outcomes"] = np.where(given["outcomes"] > 0, 1, -1).astype(np.float32)
+    return given
+
+
+def test_outputs_are_those_of_onnx_runtime(tmp_path: Path) -> None:
+    runners = {name: OnnxRunner(folder_of(name) / GRAPH) for name in NAMES}
+    given = {name: inputs_of(runner, 7) for name, runner in runners.items()}
+    asked = [
+        {
+            "graph": str(folder_of(name) / GRAPH),
+            "given": {
+                key: {"shape": list(value.shape), "data": value.astype(float).ravel().tolist()}
+                for key, value in given[name].items()
+            },
+        }
+        for name in NAMES
+    ]
+    found = node.run("run.mjs", asked, tmp_path)
+    for name, outputs in zip(NAMES, found, strict=True):
+        expected = runners[name].run(given[name])
+        assert set(outputs) == set(expected)
+        for key, tensor in outputs.items():
+            values = np.array(tensor["data"]).reshape(tensor["shape"])
+            np.testing.assert_allclose(values, expected[key], 1e-4, 1e-4, err_msg=f"{name} {key}")
+
+
+def test_numbers_are_drawn_as_torch_draws_them(tmp_path: Path) -> None:
+    """The same seed gives the same candidates in both languages."""
+    seeds = [0, 1, zlib.crc32(b"3:17"), 2**32 - 1]
+    asked = [{"text": f"{seed}:1", "seed": seed} for seed in seeds]
+    for seed, drawn in zip(seeds, node.run("draw.mjs", asked, tmp_path), strict=True):
+        generator = torch.Generator().manual_seed(seed)
+        assert drawn["crc32"] == zlib.crc32(f"{seed}:1".encode())
+        assert drawn["uniform"] == torch.rand(700, generator=generator).tolist()
+        for count in (2, 3, 40):
+            expected = torch.randn(count, generator=generator).tolist()
+            assert drawn[f"normal{count}"] == pytest.approx(expected, abs=1e-5)
