@@ -110,6 +110,6 @@ def test_designs_that_a_page_would_read_wrongly_are_refused(design: Design, tmp_
         horizon=2,
     )
     model = Model(fresh(task.spec, ModelConfig(**SIZES), seeded(0)))
-    with pytest.raises(InputError, match="^dose has designs that pages do not know yet"):
+    with pytest.raises(InputError, match=r"^dose has designs that pages do not know yet"):
         export_web(model, tmp_path)
     assert not list(tmp_path.iterdir())
