@@ -19,6 +19,7 @@ SIZES = {
     "components": 4,
     "octaves": 2,
     "policy_layers": 2,
+    "newton_steps": 1,
 }
 
 

@@ -32,12 +32,12 @@ SMALL = {"width": 16, "heads": 2, "layers": 2, "feedforward": 32, "components": 
 def played(name: str, policy: str, context: str = "independent"):
     """A small network and a batch of random episodes of a built-in task.
 
-    Without looks where a point is proposed, as in a training: they pass no gradient to designs.
+    Without Newton steps where a point is proposed, as in a training: these pass no gradient.
     """
     generator = torch.Generator().manual_seed(0)
     task = get(name, horizon=5)
-    looks = 0 if policy == "box" else 2
-    config = ModelConfig(policy=policy, context=context, looks=looks, **SMALL)
+    steps = 0 if policy == "box" else 2
+    config = ModelConfig(policy=policy, context=context, newton_steps=steps, **SMALL)
     network = fresh(task.spec, config, generator)
     world = task.draw(CONFIG.batch, generator)
     goal = draw_goals(task.spec, CONFIG.batch, generator)

@@ -38,7 +38,7 @@ class ModelConfig:
     implied: bool = True
     # How often a guess of the posterior is made better by what a learned likelihood says near it
     # (model/emulator.py).
-    looks: int = 2
+    newton_steps: int = 0
     # Whether q also knows every parameter given others (model/joint.py).
     joint: bool = True
     # What knows more of the task than a network learns (model/advice.py), and its settings.
@@ -65,7 +65,7 @@ class ModelConfig:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ModelConfig:
         """Read a card; the first ones do not mention what later networks have."""
-        return cls(**{"joint": False, "implied": False, "looks": 0, **data})
+        return cls(**{"joint": False, "implied": False, "newton_steps": 0, **data})
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for a card; without a plug-in it is not mentioned."""

@@ -1,7 +1,7 @@
 """What the data say about values of the parameters, by a learned likelihood.
 
 An emulator learns how outcomes are distributed given parameters and design: a plain function,
-far easier to learn than a posterior. A look evaluates it at a guess of the posterior and one
+far easier to learn than a posterior. A step evaluates it at a guess of the posterior and one
 standard deviation to each side of it along each parameter, summed over the observations. Slopes
 and curvatures there are a step of Newton's method towards the posterior, however narrow it is.
 What is not Gaussian about it is left to a head, which tells it in units of that step.
@@ -23,11 +23,11 @@ from aline.spaces.outcomes.mixture import Mixture, mixture_start, read_mixture
 
 COMPONENTS = 2  # of an emulated number's distribution
 LEAST = -10.0  # a log likelihood of what seems impossible: it may be the emulator that is wrong
-FARTHEST = 2.0  # standard deviations that a look may move a guess
+FARTHEST = 2.0  # standard deviations that a step may move a guess
 NARROWEST, WIDEST = 0.05, 2.0  # by what factor it may change the guess's spread
 NEAREST = 0.01  # a squared change of an outcome's numbers below which all is alike
 WARY = torch.tensor([-2.0])  # logit of the trust in an emulator that has learned nothing yet
-FEATURES = 5  # a parameter, that a look's head sees
+FEATURES = 5  # a parameter, that a step's head sees
 
 
 class Emulator(nn.Module):
@@ -142,7 +142,7 @@ class Evidence(NamedTuple):
         )
 
 
-class Look(nn.Module):
+class NewtonStep(nn.Module):
     """Makes a better guess of the posterior from the evidence near a guess."""
 
     def __init__(self, width: int, hidden: int, components: int):

@@ -20,7 +20,7 @@ from aline.errors import InternalError
 from aline.model.advice import Frame
 from aline.model.attention import Reading
 from aline.model.config import ModelConfig
-from aline.model.emulator import Emulator, Evidence, Look, points_around
+from aline.model.emulator import Emulator, Evidence, NewtonStep, points_around
 from aline.model.encoder import Encoded, Encoder, append_keys
 from aline.model.heads import Head
 from aline.model.joint import Conditional, Joint, Known
@@ -74,10 +74,10 @@ class Network(Encoder):
         self.posterior_head = Head(Real(0.0, 1.0), *sizes, raw + closer)
         self.predictive_head = Head(spec.outcome, *sizes, raw)
         self.emulator: Emulator | None = None
-        self.looks = nn.ModuleList()
-        if config.looks and len(spec.parameters) and config.plugin is None:
+        self.newton_steps = nn.ModuleList()
+        if config.newton_steps and len(spec.parameters) and config.plugin is None:
             self.emulator = Emulator(spec.outcome, design, len(spec.parameters), config.width)
-            self.looks.extend(Look(*sizes) for _ in range(config.looks))
+            self.newton_steps.extend(NewtonStep(*sizes) for _ in range(config.newton_steps))
         self.conditional: Conditional | None = None
         if config.joint and len(spec.parameters) > 1 and config.plugin is None:
             self.conditional = Conditional(len(spec.parameters), raw + closer, config)
@@ -141,7 +141,7 @@ class Network(Encoder):
         return self.guesses(encoded)[-1]
 
     def guesses(self, encoded: Encoded) -> list[Mixture]:
-        """The marginal posteriors as first guessed, then after each look: all are learned."""
+        """The marginal posteriors as first guessed, then after each step: all are learned."""
         decoded = self.decode(encoded, self._parameter_tokens(encoded))
         return self._guesses_of(encoded, decoded)
 
@@ -178,9 +178,9 @@ class Network(Encoder):
         belief: Mixture = self.posterior_head(*read)
         frame = encoded.advice.parameter_frame()
         found = [belief if frame is None else belief.moved(*frame)]
-        for look in self.looks:
+        for step in self.newton_steps:
             guess = moments_of(found[-1])
-            found.append(look(read[0], self.evidence(encoded, guess), guess))
+            found.append(step(read[0], self.evidence(encoded, guess), guess))
         return found
 
     @torch.no_grad()

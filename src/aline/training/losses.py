@@ -109,7 +109,7 @@ def inference_loss(
 def emulator_loss(emulator: Emulator, played: Played, generator: torch.Generator) -> Tensor:
     """Negative log likelihood of what was seen; where the likelihood is known, the error in it.
 
-    The errors are those at truths that could have given the data: it is there that looks look.
+    The errors are those at truths that could have given the data: it is there that steps are taken.
     """
     context, theta = played.context, played.world.theta
     loss = -emulator.log_prob(theta, context).mean()

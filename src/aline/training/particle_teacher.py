@@ -116,9 +116,11 @@ def goal_kernel(truths: Tensor, wanted: Tensor) -> Tensor | None:
 
 def requirement(task: Task, model: ModelConfig) -> str | None:
     """What a task lacks for its policy to be taught, in words."""
-    is_learned = model.looks and model.plugin is None
+    is_learned = model.newton_steps and model.plugin is None
     if not (has_parameter_likelihood(task) or is_learned):
-        return "a log_likelihood of the parameters alone, without latent, or a model with looks"
+        return (
+            "a log_likelihood of the parameters alone, without latent, or a model with newton_steps"
+        )
     if not any(name != PREDICTIONS for names, _ in task.spec.targets for name in names):
         return "a goal of parameters"
     return None

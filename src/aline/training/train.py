@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from aline.errors import InputError, nearest
 from aline.model import Model, ModelConfig, fresh
 from aline.tasks import Task, is_differentiable
+from aline.tasks.task import BRANCHES
 from aline.training import lattice_teacher, particle_teacher
 from aline.training.budget import Budget, parse_duration
 from aline.training.claim import claimed
@@ -30,6 +31,7 @@ from aline.training.workers import Workers, joined, was_restarted
 
 Config = TypeVar("Config", ModelConfig, TrainingConfig)
 
+NEWTON_STEPS = 2  # where they pay
 FINE = 0.01  # a resolution from which on zoom layers pay
 
 
@@ -131,19 +133,26 @@ def default_model(task: Task, differentiable: bool) -> ModelConfig:
     """What the task asks for, else the paper's sizes. The policy scores candidates where a teacher
     knows what they are worth; without one it proposes a point if that can be learned by gradient.
 
-    Zoom layers pay where fine steps in a design make a difference. A proposed point learns from q's
-    gradient, which looks do not pass.
+    Zoom layers pay where small changes of a design matter. Newton steps pay where an outcome is one
+    of a few (docs/notes/network.md); they pass no gradient to a proposed point.
     """
-    is_taught = teacher_for(task, adjusted(ModelConfig(), task.model)) is not None
-    in_box = task.spec.design.is_plain and differentiable and not is_taught
-    policy = task.model.get("policy", "box" if in_box else "pool")
-    chosen = ModelConfig(
-        policy="box" if policy == "box" else "pool",  # the task's own word comes with its plug-in
+    proposes = task.model.get("policy") == "box"
+    usual = ModelConfig(
         octaves=max(1, round(-math.log2(task.spec.resolution))),
         zoom_layers=2 if task.spec.resolution <= FINE else 0,
-        looks=0 if policy == "box" else ModelConfig.looks,
+        newton_steps=NEWTON_STEPS if has_few_outcomes(task) and not proposes else 0,
     )
-    return adjusted(chosen, task.model)
+    chosen = adjusted(usual, task.model)
+    in_box = task.spec.design.is_plain and differentiable and "policy" not in task.model
+    if in_box and teacher_for(task, chosen) is None:
+        return replace(chosen, policy="box")
+    return chosen
+
+
+def has_few_outcomes(task: Task) -> bool:
+    """Whether a measurement is a yes or a no, a label or a rating."""
+    every = task.spec.outcome.enumerate()
+    return every is not None and len(every) <= BRANCHES
 
 
 def default_config(task: Task) -> TrainingConfig:

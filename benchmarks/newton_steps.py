@@ -1,9 +1,9 @@
-"""What looks at a learned likelihood add over leaving them out.
+"""What Newton steps on a learned likelihood add over leaving them out.
 
-Trains each task twice with default settings for the same time, with looks and without, and
+Trains each task twice with default settings for the same time, with these steps and without, and
 measures both on the same simulated experiments. Run it on an idle machine.
 
-    python benchmarks/looks.py --budget 10min --out results/looks.json
+    python benchmarks/newton_steps.py --budget 10min --out results/newton_steps.json
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def compared(name: str, budget: str, episodes: int) -> dict[str, Any]:
     """One task's row."""
     task = runpy.run_path(str(FOLDER / f"{name}.py"))["task"]
     models = {
-        looks: aline.train(task, budget=budget, model={"looks": looks}, verdict=False)
-        for looks in (0, 2)
+        steps: aline.train(task, budget=budget, model={"newton_steps": steps}, verdict=False)
+        for steps in (0, 2)
     }
     without, beside = (measured(model, task, episodes) for model in models.values())
     return {
@@ -76,7 +76,7 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", default=TASKS)
     parser.add_argument("--budget", default="10min")
     parser.add_argument("--episodes", type=int, default=500)
-    parser.add_argument("--out", type=Path, default=Path("results/looks.json"))
+    parser.add_argument("--out", type=Path, default=Path("results/newton_steps.json"))
     options = parser.parse_args()
     torch.set_num_threads(1)
     rows = []
