@@ -69,6 +69,12 @@ class AlineHandler:
                 "a handler has one level a trial, and this model's designs have "
                 f"{', '.join(model.spec.design.names)}: use aline.Experiment"
             )
+        (axis,) = model.spec.design.axes.values()
+        if axis.names:
+            raise InputError(
+                f"a handler's levels are numbers, and this model's are {axis.words()}: use "
+                "aline.Experiment"
+            )
         if not isinstance(model.spec.outcome, Binary):
             raise InputError(
                 "a handler takes a yes or a no, and this model's trials give "
@@ -124,7 +130,7 @@ class AlineHandler:
         if self.finished or self.experiment.finished:
             self._terminate()
         self._trial = self.experiment.ask()
-        level = self._trial.design[self._axis]
+        level = float(self._trial.design[self._axis])
         if self.startIntensity is not None and not self.responses:
             level = float(self.startIntensity)
         self.thisTrialN += 1
@@ -157,7 +163,7 @@ class AlineHandler:
         shown = self.intensities[-1] if intensity is None else intensity
         told = self.experiment.tell(self._trial, result, {self._axis: shown})
         self._trial = None
-        self.intensities[-1] = told.design[self._axis]
+        self.intensities[-1] = float(told.design[self._axis])
         self.responses.append(told.outcome)
         self.finished = self.finished or self.experiment.finished
         for text in (text for text in self.warnings if text not in self._warned):

@@ -389,7 +389,7 @@ def test_restricting_to_a_box(policy: str) -> None:
         assert 2.0 <= trial.design["time"] <= 2.5
         experiment.tell(trial, 100)
     experiment.restrict(None)
-    assert experiment._state.allowed.bounds is None
+    assert not experiment._state.allowed.part
 
 
 def test_restricting_a_pool_to_a_box_keeps_its_points() -> None:

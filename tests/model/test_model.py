@@ -1,7 +1,7 @@
 import torch
 from small import SIZES, seeded
 
-from aline.model import ModelConfig, fresh
+from aline.model import Model, ModelConfig, fresh
 from aline.tasks import get
 
 SPEC = get("location").spec
@@ -24,3 +24,11 @@ def test_making_a_network_leaves_the_global_stream_alone() -> None:
     before = torch.get_rng_state()
     fresh(SPEC, ModelConfig(**SIZES), seeded(1))
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_model_says_what_it_is_in_a_line_or_two() -> None:
+    network = fresh(SPEC, ModelConfig(**SIZES), seeded(1))
+    weights = sum(parameter.numel() for parameter in network.parameters())
+    words = f"<Model {SPEC.in_words()}; {weights:,} weights, pool policy>"
+    assert repr(Model(network)) == words
+    assert len(words) < 200

@@ -7,11 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small import SIZES, seeded
+from torch.distributions import Uniform
 from web import node
 
 import aline
 from aline.app.web import export_web
 from aline.errors import InputError
+from aline.model import Model, ModelConfig, fresh
+from aline.spaces import Box, Design, Log, Pool, Real
+from aline.tasks import Task
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
@@ -83,4 +88,28 @@ def test_no_answer_is_lost(heard: dict[str, Any]) -> None:
 def test_models_that_need_python_are_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=f"^{name} .* which is Python: run it with `aline serve`"):
         export_web(aline.load(name), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "design",
+    [
+        Box(dose=Log(0.01, 10)),
+        Box(dose=[1, 2, 24]),
+        Box(dose=(0, 1)).where(lambda d: d["dose"] < 0.5),
+        Pool(dose=[0.1, 0.2, 0.3], repeats=False),
+    ],
+)
+def test_designs_that_a_page_would_read_wrongly_are_refused(design: Design, tmp_path: Path) -> None:
+    task = Task(
+        name="dose",
+        parameters={"gain": Uniform(0.5, 2.0)},
+        design=design,
+        outcome=Real(),
+        simulate=lambda theta, design, generator: theta["gain"] * design["dose"],
+        horizon=2,
+    )
+    model = Model(fresh(task.spec, ModelConfig(**SIZES), seeded(0)))
+    with pytest.raises(InputError, match=r"^dose has designs that pages do not know yet"):
+        export_web(model, tmp_path)
     assert not list(tmp_path.iterdir())

@@ -89,6 +89,4 @@ def _argument(value: float | list[float]) -> str:
 
 def design_text(design: Design) -> str:
     """Where can be measured: "stimulus in [-5, 5]"."""
-    bounds = zip(design.names, design.low.tolist(), design.high.tolist(), strict=True)
-    text = ", ".join(f"{name} in [{short(low)}, {short(high)}]" for name, low, high in bounds)
-    return text if design.points is None else f"{text}, {len(design.points)} points"
+    return design.words()

@@ -15,6 +15,7 @@ import torch
 from aline.app.record import Record, Step, belief, shown_by_logarithm
 from aline.app.subject import Subject
 from aline.experiment import Experiment
+from aline.spaces.axes import Value
 from aline.tasks import PREDICTIONS, Spec, Task, World
 
 FUNCTION_POINTS = 200  # at which predictions are compared with the truth
@@ -44,7 +45,7 @@ class Observer:
         key = zlib.crc32(f"{self.generator.initial_seed()}:{number}".encode())
         return replace(self, generator=torch.Generator().manual_seed(key))
 
-    def answer(self, design: Mapping[str, float]) -> Any:
+    def answer(self, design: Mapping[str, Value]) -> Any:
         """One measurement, as a person would tell it."""
         spec = self.task.spec
         outcome = self.world.answer(spec.design.read(design)[None], self.generator)[0]
@@ -103,7 +104,7 @@ class Demo(Record):
 class Function:
     """The expected outcome that a world really has at designs spread over the space."""
 
-    designs: Mapping[str, list[float]]  # in the user's units
+    designs: Mapping[str, list[Value]]  # in the user's units
     truth: torch.Tensor  # [design]
 
     def error(self, experiment: Experiment) -> float:
@@ -125,8 +126,8 @@ def function_of(task: Task, world: World, target: Sequence[str]) -> Function | N
     repeats = REPEATS if spec.outcome.is_continuous else 20 * REPEATS
     answers = world.answer(x.repeat(1, repeats, 1), torch.Generator().manual_seed(1))
     truth = spec.outcome.to_user(answers[0]).reshape(repeats, -1).double().mean(0)
-    columns = spec.design.name_columns(x[0])
-    return Function({name: column.tolist() for name, column in columns.items()}, truth)
+    rows = [spec.design.name_values(row) for row in spec.design.to_user(x[0]).tolist()]
+    return Function({name: [row[name] for row in rows] for name in spec.design.names}, truth)
 
 
 def run_demo(
@@ -175,7 +176,7 @@ def _look(
     wide: Sequence[str],
     function: Function | None,
     number: int,
-    design: Mapping[str, float],
+    design: Mapping[str, Value],
     outcome: Any,
     started: float,
 ) -> Step:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from aline.app.record import LEVEL, Record
 from aline.spaces import Design
+from aline.spaces.axes import Value
 from aline.tasks import Task, World
 
 Array = NDArray[np.float64]
@@ -40,10 +41,10 @@ def expectations_of(demo: Record) -> list[Expectation]:
     """What to expect over the only design axis, after the last trial."""
     x = along(demo.spec.design, POINTS)
     (axis,) = demo.spec.design.names
-    predictive = demo.experiment.predict({axis: x.tolist()})
+    predictive = demo.experiment.predict({axis: values_along(demo.spec.design, x)})
     truth = _truth_of(demo, x)
-    of_curves = _bands_of_curves(demo, x)
-    found = []
+    of_curves = _bands_of_record(demo, x)
+    found, drawn = [], drawn_along(demo.spec.design, x)
     for part, own in predictive.parts.items():
         for name, mean in own.curves.items():
             band = None  # an answer that is no number has no interval worth drawing
@@ -53,16 +54,34 @@ def expectations_of(demo: Record) -> list[Expectation]:
             elif demo.spec.outcome.parts[part].has_interval:
                 low, high = own.interval(LEVEL)
                 band = _array(low), _array(high)
-            shown = _array(x), _array(mean), truth.get((part, name)), band
+            shown = _array(drawn), _array(mean), truth.get((part, name)), band
             found.append(Expectation(part, name, *shown, bool(of_curves)))
     return found
 
 
 def along(space: Design, count: int) -> Tensor:
-    """Designs over the only axis, all that there are or `count` of them, in the user's units."""
-    if space.points is None:
+    """Numbers over the only axis, all that there are or `count` of them, in the user's units."""
+    if space.points is not None:
+        return torch.tensor(sorted(set(space.points[:, 0].tolist())))
+    if space.is_plain and space.is_linear:
         return torch.linspace(float(space.low), float(space.high), count)
-    return torch.tensor(sorted(set(space.points[:, 0].tolist())))
+    x = torch.linspace(-1, 1, count)[:, None]
+    return space.to_user(x[space.allows(x)])[:, 0]
+
+
+def values_along(space: Design, x: Tensor) -> list[Value]:
+    """Numbers on the only axis as users write them."""
+    (axis,) = space.axes.values()
+    return x.tolist() if axis.values is None else [axis.value_of(one) for one in x.tolist()]
+
+
+def drawn_along(space: Design, x: Tensor) -> Tensor:
+    """Where numbers on the only axis are drawn: those of a set by their rank."""
+    (axis,) = space.axes.values()
+    if axis.values is None:
+        return x
+    ranks = [axis.values.index(value) for value in values_along(space, x)]
+    return torch.tensor(ranks, dtype=torch.float32)
 
 
 def has_response_function(task: Task) -> bool:
@@ -71,12 +90,17 @@ def has_response_function(task: Task) -> bool:
     return every is not None and len(every) <= MOST and task.log_likelihood is not None
 
 
-def _bands_of_curves(demo: Record, x: Tensor) -> dict[str, dict[str, Tensor]]:
-    """Where 95 % of the curves drawn from the posterior run, [2, point] each, if it is known."""
+def _bands_of_record(demo: Record, x: Tensor) -> dict[str, dict[str, Tensor]]:
+    """The bands of curves drawn from the posterior, where their function is known."""
     if demo.task is None or not has_response_function(demo.task):
         return {}
     draws = demo.experiment.posterior().sample(DRAWS)
-    curves = _expected(demo.task, demo.spec.parameters.to_network(draws), x)
+    return bands_of_curves(demo.task, demo.spec.parameters.to_network(draws), x)
+
+
+def bands_of_curves(task: Task, theta: Tensor, x: Tensor) -> dict[str, dict[str, Tensor]]:
+    """Where 95 % of the curves of theta [draw, parameter] run, [2, point] each."""
+    curves = _expected(task, theta, x)
     tails = torch.tensor([(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return {
         part: {name: curve.quantile(tails, 0) for name, curve in own.items()}

@@ -15,6 +15,7 @@ from aline.experiment import Experiment, Posterior, Trial
 from aline.experiment.refine import can_refine
 from aline.model import Mixture
 from aline.spaces import Parameters
+from aline.spaces.axes import Value
 from aline.tasks import PREDICTIONS, Spec, Task, World, simulator_of
 
 LEVEL = 0.95
@@ -30,7 +31,7 @@ class Step:
     """What is known after a trial; number 0 is before the first."""
 
     number: int
-    design: Mapping[str, float]
+    design: Mapping[str, Value]
     outcome: Any  # plain data; None before the first
     mean: Mapping[str, float]
     std: Mapping[str, float]
@@ -190,7 +191,7 @@ def shown_by_logarithm(parameters: Parameters) -> list[str]:
 def belief(
     posterior: Posterior,
     number: int,
-    design: Mapping[str, float],
+    design: Mapping[str, Value],
     outcome: Any,
     started: float,
     wide: Sequence[str] = (),

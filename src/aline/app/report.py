@@ -15,7 +15,7 @@ from aline.app.demo import Demo
 from aline.app.plots import Plate, plates
 from aline.app.plots.canvas import css_variables, to_svg
 from aline.app.record import Record, Step
-from aline.app.tables import short, typeset
+from aline.app.tables import design_cell, short, typeset
 from aline.app.words import REFINED, explanation, heading, kicker, ordinal
 from aline.experiment import Experiment
 from aline.experiment.frames import note_names
@@ -125,10 +125,7 @@ def _trial_table(demo: Record) -> str:
     for step in demo.steps[1:]:
         assert step.outcome is not None
         row = [str(step.number)]
-        for axis, low, high in zip(
-            spec.design.names, spec.design.low.tolist(), spec.design.high.tolist(), strict=True
-        ):
-            row.append(typeset(step.design[axis], high - low))
+        row += [design_cell(axis, step.design[name]) for name, axis in spec.design.axes.items()]
         row.append(spec.outcome.text(step.outcome).replace("-", "−"))
         for name in demo.shown:
             span = _span(demo, name)

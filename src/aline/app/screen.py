@@ -44,10 +44,8 @@ class TrialTable:
         self.spec = spec
         self.prior = prior_beliefs(spec.parameters)
         self.columns = [Column("trial", 5)]
-        for name, low, high in zip(
-            spec.design.names, spec.design.low.tolist(), spec.design.high.tolist(), strict=True
-        ):
-            longest = max(len(number(edge, high - low)) for edge in (low, high))
+        for name, axis in spec.design.axes.items():
+            longest = max(len(axis.text(value)) for value in axis.values or (axis.low, axis.high))
             self.columns.append(Column(name, max(len(name), longest)))
         heading, width_of_text = spec.outcome.heading, spec.outcome.text_width
         self.columns.append(Column(heading, max(len(heading), width_of_text)))
@@ -98,16 +96,11 @@ class TrialTable:
 
     def line(self, step: Step) -> str:
         """One trial."""
-        axes = zip(
-            self.spec.design.names,
-            self.spec.design.low.tolist(),
-            self.spec.design.high.tolist(),
-            strict=True,
-        )
         if step.outcome is None:
             values = ["start", *("" for _ in self.spec.design.names), ""]
         else:
-            designs = [number(step.design[name], high - low) for name, low, high in axes]
+            axes = self.spec.design.axes.items()
+            designs = [axis.text(step.design[name]) for name, axis in axes]
             values = [str(step.number), *designs, self.spec.outcome.text(step.outcome)]
         if self.shows_error:
             values.append("" if step.error is None else f"{step.error:.4f}")
@@ -223,5 +216,6 @@ def function_table(function: Function, experiment: Experiment) -> list[str]:
     for i, row in enumerate(rows):
         truth = float(function.truth[row])
         values = [number(v, span) for v in (truth, means[i], means[i] - truth, sds[i])]
-        cells.append([*(f"{column[i]:.2f}" for column in designs.values()), *values])
+        shown = (column[i] for column in designs.values())
+        cells.append([*(v if isinstance(v, str) else f"{v:.2f}" for v in shown), *values])
     return aligned([*designs, "→ function", "prediction", "error", "its sd"], cells, left=0)

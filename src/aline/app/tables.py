@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from aline.spaces import Axis
+from aline.spaces.axes import Value
 from aline.spaces.text import decimals, number
 
-__all__ = ["aligned", "decimals", "duration", "number", "short", "typeset"]
+__all__ = ["aligned", "decimals", "design_cell", "duration", "number", "short", "typeset"]
 
 
 def typeset(value: float, span: float) -> str:
     """A number for a page or a figure, with a true minus sign."""
     return number(value, span).replace("-", "−")
+
+
+def design_cell(axis: Axis, value: Value) -> str:
+    """A value of a design axis for a page: a name as it is, a number with a true minus sign."""
+    text = axis.text(value)
+    return text if isinstance(value, str) else text.replace("-", "−")
 
 
 def short(value: float) -> str:

@@ -18,7 +18,7 @@ from aline.episodes import goal_of
 from aline.errors import InputError, InternalError
 from aline.files import write_atomically
 from aline.model import Model
-from aline.spaces import Outcome, Parameters, Real
+from aline.spaces import Continuous, Design, Outcome, Parameters, Real
 from aline.spaces.priors import NormalScale, Prior, Scale, TableScale, UniformScale
 from aline.tasks import PREDICTIONS, Spec
 
@@ -56,6 +56,17 @@ def check_runs_in_a_page(model: Model) -> None:
         raise InputError(
             f"{name} has a Dirichlet prior, which pages do not know yet: run it with `aline serve`"
         )
+    if not has_plain_designs(model.spec.design):
+        raise InputError(
+            f"{name} has designs that pages do not know yet (a log axis, a set of values, a "
+            "condition, or items used once): run it with `aline serve`"
+        )
+
+
+def has_plain_designs(design: Design) -> bool:
+    """Whether axes are linear between bounds, with nothing else to know of them."""
+    is_linear = all(isinstance(axis, Continuous) for axis in design.axes.values())
+    return is_linear and design.condition is None and design.repeats
 
 
 def graph_of(model: Model) -> bytes:

@@ -2,7 +2,7 @@
 
 from aline.episodes.context import Context
 from aline.episodes.goals import Goal, draw_goals, goal_of, in_turn, predictions
-from aline.episodes.play import FixedPool, Offer, Offers, Policy, anywhere, play
+from aline.episodes.play import FixedPool, Offer, Offers, Policy, anywhere, offers_of, play
 from aline.episodes.policies import RandomPolicy, take
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "draw_goals",
     "goal_of",
     "in_turn",
+    "offers_of",
     "play",
     "predictions",
     "take",

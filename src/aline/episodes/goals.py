@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from aline.errors import InputError
-from aline.spaces import Design
+from aline.spaces import Design, parts
+from aline.spaces.parts import Part, is_list, plain_part, read_part
 from aline.tasks import PREDICTIONS, Spec, World
 
 TRAINING_POINTS = 8  # prediction inputs of an episode whose goal is predictions
@@ -93,7 +94,7 @@ class Predictions:
     """Predictions wanted at given designs, or all over a region, in the user's units."""
 
     at: Mapping[str, Any] | None = None
-    region: Design | None = None
+    region: Design | Part | None = None  # a part as plain data comes from a client
 
     def __post_init__(self) -> None:
         if (self.at is None) == (self.region is None):
@@ -101,11 +102,21 @@ class Predictions:
                 "predictions take designs or a region: predictions(at={...}) or "
                 "predictions(region=Box(...))"
             )
-        if self.region is not None and not isinstance(self.region, Design):
+        if self.region is not None and not isinstance(self.region, Design | Mapping):
             raise InputError(f"a region must be a Box, got {self.region!r}")
 
 
-def predictions(*, at: Mapping[str, Any] | None = None, region: Design | None = None) -> Target:
+def region_of(space: Design, wanted: Predictions) -> Design:
+    """The region of a design space that predictions are wanted in."""
+    assert wanted.region is not None
+    if isinstance(wanted.region, Mapping):
+        return read_part(space, wanted.region)
+    return wanted.region
+
+
+def predictions(
+    *, at: Mapping[str, Any] | None = None, region: Design | Part | None = None
+) -> Target:
     """A target: outcomes at designs or in a region.
 
     ``predictions(at={"time": [1, 2, 3]})``, ``predictions(region=Box(time=(0, 2)))``. Axes that a
@@ -223,40 +234,24 @@ def _points(spec: Spec, wanted: Predictions) -> Tensor:
         if not len(points):
             raise InputError("predictions(at=...) needs at least one design, got none")
         return points
-    if wanted.region.points is not None:
-        return spec.design.read(
-            dict(zip(wanted.region.names, wanted.region.points.unbind(1), strict=True))
-        )
-    return _spread(spec.design, region_bounds(spec.design, wanted.region.to_json()["bounds"]))
+    region = region_of(spec.design, wanted)
+    if is_list(spec.design, region):
+        return spec.design.read(region.point_columns())
+    return _spread(spec.design, plain_part(spec.design, region))
 
 
-def region_bounds(space: Design, region: Mapping[str, Any]) -> Tensor:
-    """Bounds [2, design] on the network's scale; axes that are not named keep the task's."""
-    unknown = [name for name in region if name not in space.names]
-    if unknown:
-        raise InputError(
-            f"designs have the axes {', '.join(space.names)}, got {', '.join(unknown)}: "
-            "a region is of some of these"
-        )
-    every = zip(space.names, space.low.tolist(), space.high.tolist(), strict=True)
-    return space.read({name: region.get(name, [low, high]) for name, low, high in every})
-
-
-def _spread(space: Design, bounds: Tensor | None = None) -> Tensor:
-    """Fixed points that stand for "anywhere" in the design space, or between bounds in it."""
+def _spread(space: Design, part: Part | None = None) -> Tensor:
+    """Fixed points that stand for "anywhere" in the design space, or in a part of it."""
     if space.points is not None:
-        points = space.to_network(space.points)
-        if bounds is not None:
-            points = points[((points >= bounds[0]) & (points <= bounds[1])).all(1)]
-            if not len(points):
-                raise InputError("no design of the pool lies in the region: take a larger one")
+        points = space.points[parts.contains(space, part or {}, space.points)]
+        if not len(points):
+            raise InputError("no design of the pool lies in the region: take a larger one")
         count = min(SPREAD_POINTS, len(points))
-        return points[torch.linspace(0, len(points) - 1, count).long()]
-    engine = torch.quasirandom.SobolEngine(len(space), scramble=False)
-    points = engine.draw(SPREAD_POINTS)
-    if bounds is None:
-        return points * 2 - 1
-    return bounds[0] + points * (bounds[1] - bounds[0])
+        return space.to_network(points[torch.linspace(0, len(points) - 1, count).long()])
+    points = parts.fill(space, part, SPREAD_POINTS) if part else space.spread_evenly(SPREAD_POINTS)
+    if not len(points):
+        raise InputError("no design that is possible lies in the region: take a larger one")
+    return points
 
 
 def draw_goals(
@@ -281,14 +276,14 @@ def draw_goals(
     else:
         points = spec.design.sample(batch, count, generator)
         if count and spec.design.points is None:
-            points = _in_regions(points, generator)
+            points = _in_regions(spec.design, points, generator)
     return Goal(masks[drawn], points, torch.ones(batch, count, dtype=torch.bool))
 
 
-def _in_regions(points: Tensor, generator: torch.Generator) -> Tensor:
+def _in_regions(space: Design, points: Tensor, generator: torch.Generator) -> Tensor:
     """Points in [-1, 1], those of some episodes drawn together into a random box."""
     batch, _, axes = points.shape
     half = 0.1 + 0.9 * torch.rand(batch, 1, axes, generator=generator)
     middle = (1 - half) * (2 * torch.rand(batch, 1, axes, generator=generator) - 1)
     within = torch.rand(batch, 1, 1, generator=generator) < REGION_SHARE
-    return torch.where(within, middle + half * points, points)
+    return space.possible(torch.where(within, middle + half * points, points), points)

@@ -11,7 +11,10 @@ from torch import Tensor
 
 from aline.episodes.context import Context
 from aline.episodes.goals import Goal
+from aline.spaces import Design
 from aline.tasks import World
+
+SAME = 1e-5  # apart on the network's scale, two designs are one
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ def anywhere(step: int) -> None:
 
 
 class FixedPool:
-    """The paper's protocol: one pool an episode, a chosen point leaves it."""
+    """The paper's protocol: one pool an episode, a point that was measured leaves it."""
 
     def __init__(self, points: Tensor):
         self.offer = Offer(points, torch.ones(points.shape[:2], dtype=torch.bool))
@@ -58,12 +61,21 @@ class FixedPool:
         return self.offer
 
     def remove(self, design: Tensor) -> None:
-        """Take a chosen point out."""
+        """Take a point out, if it is in the pool: of several that are equal, one."""
         assert self.offer.allowed is not None
         distance = (self.offer.points - design[:, None]).abs().sum(-1)
         distance = distance.masked_fill(~self.offer.allowed, torch.inf)
-        allowed = self.offer.allowed.scatter(1, distance.argmin(1, keepdim=True), False)
+        nearest = distance.min(1, keepdim=True)
+        kept = self.offer.allowed.gather(1, nearest.indices) & (nearest.values > SAME)
+        allowed = self.offer.allowed.scatter(1, nearest.indices, kept)
         self.offer = Offer(self.offer.points, allowed)
+
+
+def offers_of(space: Design, batch: int) -> Offers:
+    """What a design space offers: anything at every step, or each of its points once."""
+    if space.repeats or space.points is None:
+        return anywhere
+    return FixedPool(space.to_network(space.points).expand(batch, -1, -1))
 
 
 def play(
@@ -90,8 +102,8 @@ def play(
             design = given[:, step]
         else:
             design = policy.choose(state, offers(step), generator)
-            if isinstance(offers, FixedPool):
-                offers.remove(design)
+        if isinstance(offers, FixedPool):
+            offers.remove(design)
         outcome = world.answer(design[:, None], luck or generator)[:, 0]
         state = policy.observe(state, design, outcome)
         context = context.append(design, outcome)

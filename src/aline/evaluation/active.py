@@ -19,14 +19,13 @@ from aline.baselines import AcePolicy, GPPolicy
 from aline.baselines.gp import Fits
 from aline.engine import BatchEngine, engine_for
 from aline.episodes import FixedPool, Goal, Policy, goal_of, play
-from aline.episodes.goals import region_bounds
 from aline.errors import InputError
 from aline.evaluation.estimates import Estimate, mean
 from aline.functions.problems import FUNCTIONS, FunctionWorld, function_named
 from aline.functions.task import NOISE
 from aline.model import Mixture, Model
 from aline.policies import LearnedPolicy
-from aline.spaces import Box
+from aline.spaces import Box, parts
 from aline.tasks import PREDICTIONS, Spec, Task, World
 from aline.tasks.task import SimulatedWorld
 
@@ -65,9 +64,8 @@ class Problem:
 
     def within(self, region: Box, generator: torch.Generator) -> Problem:
         """The same functions with all targets in a region."""
-        low, high = region_bounds(self.spec.design, region.to_json()["bounds"])
-        inside = low + torch.rand(self.targets.shape, generator=generator) * (high - low)
-        return replace(self, targets=inside)
+        space, share = self.spec.design, torch.rand(self.targets.shape, generator=generator)
+        return replace(self, targets=parts.spread(space, parts.plain_part(space, region), share))
 
     def runs(self, first: int, last: int) -> Problem:
         """Some of the runs."""

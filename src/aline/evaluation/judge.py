@@ -23,6 +23,7 @@ from aline.evaluation.simulated import Protocol, play_protocol
 from aline.evaluation.verdict import FIXED, GREEDY, LEARNED, RANDOM, Verdict
 from aline.model import Model, Network
 from aline.policies import FixedPolicy, LearnedPolicy
+from aline.spaces.axes import Value
 from aline.tasks import Task
 from aline.training.possible_truths import has_parameter_likelihood
 
@@ -185,10 +186,11 @@ def learned(model: Model, task: Task) -> LearnedPolicy:
     return LearnedPolicy(BatchEngine(model.network), refine=refine, task=task)
 
 
-def in_units(task: Task, schedule: Tensor) -> dict[str, list[float]]:
+def in_units(task: Task, schedule: Tensor) -> dict[str, list[Value]]:
     """A schedule [step, design] by name, in the user's units."""
-    columns = task.spec.design.name_columns(schedule)
-    return {name: column.tolist() for name, column in columns.items()}
+    space = task.spec.design
+    rows = [space.name_values(row) for row in space.to_user(schedule).tolist()]
+    return {name: [row[name] for row in rows] for name in space.names}
 
 
 def apart(one: Tensor, other: Tensor) -> Estimate:

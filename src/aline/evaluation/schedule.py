@@ -18,6 +18,7 @@ from torch import Tensor
 
 from aline.baselines.particles import CLOSE, ROUGH, ParticlePolicy
 from aline.episodes import Context, goal_of
+from aline.episodes.play import SAME
 from aline.evaluation.information import gains
 from aline.evaluation.simulated import Protocol as Simulated
 from aline.evaluation.simulated import play_protocol
@@ -199,8 +200,8 @@ def _spread(space: Design, count: int, generator: torch.Generator) -> Tensor:
     if space.points is not None:
         return space.sample(1, count, generator)[0]
     seed = int(torch.randint(2**31, (), generator=generator))
-    share = torch.quasirandom.SobolEngine(len(space), scramble=True, seed=seed).draw(count)
-    return space.to_network(space.low + share * (space.high - space.low))
+    even = space.spread_evenly(count, seed=seed)
+    return torch.cat([even, space.sample(1, count - len(even), generator)[0]])
 
 
 def _is_better(
@@ -232,7 +233,7 @@ def _one_after_the_other(
     for step in range(len(schedule)):
         if is_over():
             break
-        tried = task.spec.design.sample(1, FIRST, generator)[0]
+        tried = _unused(task.spec.design, schedule, step, FIRST, generator)
         columns = trials.columns(step, tried)
         best = int(trials.information(kept, columns).argmax())
         schedule[step] = tried[best]
@@ -249,7 +250,8 @@ def _by_particles(
     for step in range(len(schedule)):
         if is_over():
             break
-        tried = task.spec.design.sample(1, 2 * FIRST, generator).expand(EXACT, -1, -1)
+        tried = _unused(task.spec.design, schedule, step, 2 * FIRST, generator)
+        tried = tried.expand(EXACT, -1, -1)
         truths = state.draw(CLOSE.truths, generator)
         best = policy.information(truths, tried, ROUGH, generator).mean(0).argmax()
         schedule[step] = tried[0, best]
@@ -286,9 +288,23 @@ def _others(
 ) -> Tensor:
     """The design of a step, then some near it, some of other steps and some from anywhere."""
     own = schedule[step : step + 1]
+    if not space.repeats:
+        return _unused(space, schedule, step, AGAIN, generator)
     anywhere = space.sample(1, AGAIN // 3, generator)[0]
     rows = torch.randint(len(schedule), (AGAIN // 4,), generator=generator)
     if space.points is not None:
         return torch.cat([own, schedule[rows], space.sample(1, AGAIN, generator)[0]])
     near = own + width * torch.randn(AGAIN // 2, len(space), generator=generator)
-    return torch.cat([own, space.settled(near.clamp(-1, 1)), schedule[rows], anywhere])
+    return torch.cat([own, space.possible(near, own), schedule[rows], anywhere])
+
+
+def _unused(
+    space: Design, schedule: Tensor, step: int, count: int, generator: torch.Generator
+) -> Tensor:
+    """Designs from anywhere; where each is used once, the step's own and those of no other step."""
+    drawn = space.sample(1, count, generator)[0]
+    if space.repeats:
+        return drawn
+    others = torch.cat([schedule[:step], schedule[step + 1 :]])
+    is_used = torch.cdist(drawn, others, p=torch.inf).amin(1) <= SAME if len(others) else None
+    return torch.cat([schedule[step : step + 1], drawn if is_used is None else drawn[~is_used]])

@@ -17,8 +17,8 @@ from aline.episodes import (
     Offer,
     Offers,
     Policy,
-    anywhere,
     goal_of,
+    offers_of,
     play,
 )
 from aline.errors import InputError
@@ -149,7 +149,7 @@ def _batch(
     world = task.draw(size, worlds)
     space = task.spec.design
     random = _first_designs(space, protocol, size, worlds)
-    offers: Offers = anywhere
+    offers: Offers = offers_of(space, size)
     if protocol.pool is not None:
         offers = FixedPool(space.sample(size, protocol.pool, worlds))
     elif protocol.stimuli is not None:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from aline.evaluation.estimates import Estimate
+from aline.spaces.axes import Value
 
 LEARNED, RANDOM, FIXED, GREEDY = "learned", "random", "fixed", "greedy"
 NAMES = {
@@ -39,7 +40,7 @@ class Verdict:
     ours_minus: Mapping[str, Estimate]  # the paired difference to each of the others
     over_random: Mapping[str, Estimate]  # that of each of the others to random designs
     contrastive: int | None  # draws of sPCE; None where q judges
-    schedule: Mapping[str, list[float]]  # the best fixed one, in the user's units
+    schedule: Mapping[str, list[Value]]  # the best fixed one, in the user's units
     seconds: float  # that the measurement took
     trained: float  # seconds of training
     failed: str | None = None  # why there is none

@@ -351,12 +351,13 @@ class Experiment(View):
         return tuple(copied(trial) for trial in self._state.trials[first : first + count])
 
     def restrict(
-        self, candidates: Mapping[str, Any] | Design | None = None, *, repeats: bool = True
+        self, candidates: Mapping[str, Any] | Design | None = None, *, repeats: bool | None = None
     ) -> None:
         """Ask only for these designs from now on; None allows the whole design space again.
 
         `candidates` are points, {"time": [1, 2, 3]}, or a `Box` inside the task's bounds, which
-        may name only some axes. With `repeats=False` no point is asked for twice.
+        may name only some axes. With `repeats=False` no point is asked for twice; without it the
+        task's own designs say whether one may be.
         """
 
         plain = plain_restriction(self._state.spec.design, candidates, repeats)

@@ -8,8 +8,9 @@ from contextlib import suppress
 from aline.errors import AlineError
 from aline.experiment.experiment import Experiment
 from aline.experiment.state import choose_ahead
+from aline.spaces.axes import Value
 
-Foreseen = tuple[bool, dict[str, float] | None]
+Foreseen = tuple[bool, dict[str, Value] | None]
 """Whether the stopping rule holds, and the next design if it was chosen."""
 
 

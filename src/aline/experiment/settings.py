@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from aline.episodes import goal_of, predictions
-from aline.episodes.goals import InTurn, Predictions, Target, in_turn
+from aline.episodes.goals import InTurn, Predictions, Target, in_turn, region_of
 from aline.errors import InputError, nearest
 from aline.experiment.trial import plain_designs
 from aline.model import Model
-from aline.spaces import Box
+from aline.spaces.parts import is_list, plain_part, read_part
 from aline.tasks import PREDICTIONS, Spec
 
 KEY_LENGTH = 200
@@ -186,24 +186,23 @@ def _plain_predictions(spec: Spec, wanted: Predictions) -> dict[str, Any]:
     if wanted.region is None:
         assert wanted.at is not None
         return {PREDICTIONS: plain_designs(spec.design, wanted.at)}
-    if wanted.region.points is not None:  # a pool or a grid is its points
-        columns = zip(wanted.region.names, wanted.region.points.T.tolist(), strict=True)
-        return {PREDICTIONS: plain_designs(spec.design, dict(columns))}
-    return {REGION: wanted.region.to_json()["bounds"]}
+    region = region_of(spec.design, wanted)
+    if is_list(spec.design, region):  # a pool or a grid is its points
+        return {PREDICTIONS: plain_designs(spec.design, region.point_columns())}
+    return {REGION: plain_part(spec.design, region)}
 
 
-def read_target(plain: Iterable[Any]) -> tuple[Target, ...]:
+def read_target(spec: Spec, plain: Iterable[Any]) -> tuple[Target, ...]:
     """Read what `plain_target` wrote."""
-    return tuple(one if isinstance(one, str) else _read_target(one) for one in plain)
+    return tuple(one if isinstance(one, str) else _read_target(spec, one) for one in plain)
 
 
-def _read_target(plain: Mapping[str, Any]) -> Target:
+def _read_target(spec: Spec, plain: Mapping[str, Any]) -> Target:
     if IN_TURN in plain:
-        return in_turn(*(read_target(part) for part in plain[IN_TURN]))  # type: ignore[arg-type]
+        parts = (read_target(spec, part) for part in plain[IN_TURN])
+        return in_turn(*parts)  # type: ignore[arg-type]
     if REGION in plain:
-        return predictions(
-            region=Box(**{n: (low, high) for n, (low, high) in plain[REGION].items()})
-        )
+        return predictions(region=read_part(spec.design, plain[REGION]))
     return predictions(at=plain[PREDICTIONS])
 
 

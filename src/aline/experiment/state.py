@@ -33,6 +33,7 @@ from aline.model import Model
 from aline.policies import FixedPolicy, LearnedPolicy, Memory
 from aline.policies.fixed import Place
 from aline.spaces import Outcome, Real
+from aline.spaces.axes import Value
 from aline.tasks import Spec, Task, simulator_of
 
 REFINE = "experiment.refined() takes the likelihood itself, whatever the network was trained for."
@@ -70,12 +71,12 @@ class State:
     sequence: int = 1  # the number of the next event
     # The next trial's design, once it was chosen; not a cached property, which on Python 3.11 would
     # let no other experiment choose meanwhile.
-    _chosen: list[dict[str, float]] = field(default_factory=list, init=False, repr=False)
+    _chosen: list[dict[str, Value]] = field(default_factory=list, init=False, repr=False)
 
     @classmethod
     def start(cls, model: Model, event: Event) -> State:
         """The state after a journal's first event."""
-        space, target = model.spec.design, read_target(event["target"])
+        space, target = model.spec.design, read_target(model.spec, event["target"])
         # 200 draws lie within 0.5 % of any point of an interval, but not of a square.
         engine: Engine = engine_for(model)
         if event.get("standardise", False):  # the first journals do not say, nor of noise
@@ -87,7 +88,7 @@ class State:
             target=target,
             horizon=event["horizon"],
             stop=event["stop"],
-            allowed=Allowed.read(space, plain_restriction(space, None, repeats=True)),
+            allowed=Allowed.read(space, plain_restriction(space, None)),
             seed=event["seed"],
             evidence=evidence_of(model),
             fixed=FixedPolicy(space.read(event["schedule"])) if "schedule" in event else None,
@@ -198,7 +199,7 @@ class State:
         )
 
     @property
-    def choice(self) -> dict[str, float]:
+    def choice(self) -> dict[str, Value]:
         """The next trial's design, which depends on nothing but the events so far."""
         choose_ahead([self])
         return self._chosen[0]
@@ -371,7 +372,7 @@ def _restricted(state: State, event: Event) -> Changes:
 def _changed(state: State, event: Event) -> Changes:
     changes: Changes = {name: event[name] for name in ("horizon", "stop") if name in event}
     if "target" in event:
-        target = read_target(event["target"])
+        target = read_target(state.spec, event["target"])
         changes |= {"target": target, "goal": goal_of(state.spec, target)}
     return changes
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from aline.errors import InputError
 from aline.spaces import Design
+from aline.spaces.axes import Value
 
 
 @dataclass(frozen=True)
@@ -20,24 +20,28 @@ class Trial:
     """A design that was asked for or measured, and what came of it, in the user's units."""
 
     number: int  # its place in experiment.trials
-    design: dict[str, float]  # where it was measured, or is to be
+    design: dict[str, Value]  # where it was measured, or is to be: numbers, or names of levels
     outcome: Any = None  # plain data of the outcome's kind, 0.0 or 1.0 if binary; None until told
     state: Literal["asked", "told", "abandoned"] = "asked"
-    proposed: dict[str, float] | None = None  # what was asked for, if another design was told
+    proposed: dict[str, Value] | None = None  # what was asked for, if another design was told
     source: Literal["asked", "attached"] = "asked"
     note: dict[str, Any] | None = None  # what was measured beside the outcome
 
     def __repr__(self) -> str:
-        design = ", ".join(f"{name} {value:g}" for name, value in self.design.items())
+        design = _in_words(self.design)
         parts = [design if self.outcome is None else f"{design} -> {self.outcome!r}", self.state]
         if self.source != "asked":
             parts.append(self.source)
         if self.proposed is not None:
-            other = ", ".join(f"{name} {value:g}" for name, value in self.proposed.items())
-            parts.append(f"proposed {other}")
+            parts.append(f"proposed {_in_words(self.proposed)}")
         if self.note is not None:
             parts.append(f"note {self.note!r}")
         return f"<Trial {self.number}: {'; '.join(parts)}>"
+
+
+def _in_words(design: Mapping[str, Value]) -> str:
+    shown = (v if isinstance(v, str) else f"{v:g}" for v in design.values())
+    return ", ".join(f"{name} {value}" for name, value in zip(design, shown, strict=True))
 
 
 def copied(trial: Trial) -> Trial:
@@ -56,43 +60,31 @@ def number_of(trial: Trial | int) -> int:
     return number
 
 
-def proposal(trial: Trial) -> dict[str, float]:
+def proposal(trial: Trial) -> dict[str, Value]:
     """Where a trial was to be measured."""
     return trial.proposed or trial.design
 
 
-def name_values(names: Sequence[str], values: Sequence[float]) -> dict[str, float]:
-    """A design that was computed in float32, as few digits as tell it apart from its neighbours.
-
-    0.1, as the pool's author wrote it, not 0.10000000149011612. The journal keeps these numbers,
-    so a replay reads exactly the design that was asked for.
-    """
-    short = (float(str(np.float32(value))) for value in values)
-    return dict(zip(names, short, strict=True))
-
-
-def read_design(design: Design, values: Mapping[str, float]) -> Tensor:
+def read_design(design: Design, values: Mapping[str, Value]) -> Tensor:
     """A design from a journal [design] on the network's scale; it was checked on its way in.
 
     In plain Python: for a few axes a tensor's way there takes longer than all of them.
     """
-    if design.relative:
-        return design.to_network(torch.tensor([values[name] for name in design.names]))
-    axes = zip(design.names, design.low.tolist(), design.high.tolist(), strict=True)
-    scaled = [2 * (values[name] - low) / (high - low) - 1 for name, low, high in axes]
+    numbers = [axis.number_of(values[name]) for name, axis in design.axes.items()]
+    if not design.is_linear:
+        return design.to_network(torch.tensor(numbers))
+    ends = zip(numbers, design.low.tolist(), design.high.tolist(), strict=True)
+    scaled = [2 * (value - low) / (high - low) - 1 for value, low, high in ends]
     return torch.tensor(scaled, dtype=torch.float32)
 
 
-def plain_designs(design: Design, values: Mapping[str, Any]) -> dict[str, list[float]]:
+def plain_designs(design: Design, values: Mapping[str, Any]) -> dict[str, list[Value]]:
     """A user's designs as JSON data: checked, then kept as the user gave them."""
     design.read(values)
-    return {
-        name: torch.as_tensor(values[name], dtype=torch.float64).reshape(-1).tolist()
-        for name in design.names
-    }
+    return {name: axis.plain(values[name]) for name, axis in design.axes.items()}
 
 
-def plain_design(design: Design, values: Mapping[str, Any]) -> dict[str, float]:
+def plain_design(design: Design, values: Mapping[str, Any]) -> dict[str, Value]:
     """Likewise for a single design."""
     columns = plain_designs(design, values)
     count = len(columns[design.names[0]])

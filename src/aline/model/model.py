@@ -35,8 +35,10 @@ class Model:
     source: Path | None = None  # the folder it was loaded from, where it can be found again
 
     def __repr__(self) -> str:
+        weights = sum(parameter.numel() for parameter in self.network.parameters())
+        kind = f"{weights:,} weights, {self.network.config.policy} policy"
         where = "" if self.source is None else f", from {self.source.name}"
-        return f"<Model of {self.spec.in_words()}{where}>"
+        return f"<Model {self.spec.in_words()}; {kind}{where}>"
 
     @property
     def spec(self) -> Spec:

@@ -47,18 +47,22 @@ class Added(nn.Module):
 
 
 class DesignEmbedder(nn.Module):
-    """f_x: the design with sines and cosines of its dyadic multiples, so that fine scales show."""
+    """f_x: the design with sines and cosines of its dyadic multiples, so that fine scales show.
+
+    Of an axis with named levels, which have no order, it sees also which one it is.
+    """
 
     def __init__(self, space: Design, octaves: int, hidden: int, width: int):
         super().__init__()
         self.space = space
         self.octaves = octaves
-        self.mlp = Mlp(len(space) * (1 + 2 * octaves), hidden, width)
+        self.mlp = Mlp(len(space) * (1 + 2 * octaves) + space.named_width, hidden, width)
 
     def forward(self, x: Tensor, more: Tensor | None = None) -> Tensor:
         """[..., design] -> [..., embed]; `more` [..., hidden] comes from further inputs."""
         x = self.space.settled(x)
-        out: Tensor = self.mlp(torch.cat([x, octaves_of(x, self.octaves)], -1), more)
+        numbers = [x, octaves_of(x, self.octaves), *self.space.named_levels(x)]
+        out: Tensor = self.mlp(torch.cat(numbers, -1), more)
         return out
 
 

@@ -101,7 +101,8 @@ class LearnedPolicy:
         for round_ in range(self.refinements):
             spread = 2.0 / count ** (1 / len(space)) / 4**round_
             noise = _normal((batch, count // 4, len(space)), generators)
-            around = torch.cat([best[:, None], (best[:, None] + spread * noise).clamp(-1, 1)], 1)
+            near = space.possible(best[:, None] + spread * noise, best[:, None])
+            around = torch.cat([best[:, None], near], 1)
             best = self._choose_candidate(memory, Offer(around), generators)
         return best
 

@@ -1,6 +1,8 @@
 """Named parameters, designs and outcomes, and their maps to the network's scale and back."""
 
-from aline.spaces.designs import Box, Design, Grid, Pool, design_from_json
+from aline.spaces.axes import Axis, Continuous, Levels, Log
+from aline.spaces.boxes import Box, Grid, Pool, design_from_json
+from aline.spaces.designs import Design
 from aline.spaces.outcomes import (
     Belief,
     Binary,
@@ -15,13 +17,17 @@ from aline.spaces.outcomes import (
 from aline.spaces.parameters import Parameters
 
 __all__ = [
+    "Axis",
     "Belief",
     "Binary",
     "Box",
     "Categorical",
+    "Continuous",
     "Count",
     "Design",
     "Grid",
+    "Levels",
+    "Log",
     "Ordinal",
     "Outcome",
     "Outcomes",

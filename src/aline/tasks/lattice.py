@@ -179,6 +179,6 @@ def evenly_spaced(design: Design, count: int = STIMULI) -> Tensor:
     if design.points is not None:
         return design.to_network(design.points)
     if len(design) == 1:
-        return torch.linspace(-1, 1, count)[:, None]
-    engine = torch.quasirandom.SobolEngine(len(design), scramble=False)
-    return engine.draw(count) * 2 - 1
+        x = torch.linspace(-1, 1, count)[:, None]
+        return x[design.allows(x)]
+    return design.spread_evenly(count)

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from aline.errors import InputError
-from aline.spaces import Design, Real
+from aline.spaces import Continuous, Design, Real
 from aline.tasks.tables import Part, Table, Tables
 from aline.tasks.task import PREDICTIONS, Named, Task
 
@@ -45,11 +45,12 @@ class TableTask(Task):
         every = torch.cat([table.X for table in tables.tables])
         low, high = every.min(0).values, every.max(0).values
         high = torch.where(high > low, high, low + 1)  # a column that never changes says nothing
+        axes = map(Continuous, low.tolist(), high.tolist())
         seen = torch.cat([table.y for table in tables.only("train").tables]).double()
         super().__init__(
             name=tables.space,
             parameters={},
-            design=Design(tables.columns, low.tolist(), high.tolist()),
+            design=Design(dict(zip(tables.columns, axes, strict=True))),
             outcome=Real(loc=float(seen.mean()), scale=max(float(seen.std()), 1e-9)),
             simulate=_look_up_only,
             horizon=horizon,

@@ -294,6 +294,7 @@ class Task:
                     f"the model was trained with other {part} than this task {self.spec.name} "
                     "has: pass the task it was trained for"
                 )
+        spec.design.knowing(self.spec.design)
         return self._with(spec)
 
     def _with(self, spec: Spec) -> Task:
@@ -311,7 +312,11 @@ class Task:
             raise InputError(f"task {self.spec.name} has no explore: give one to Task(...)")
         near = self.explore(self.spec.parameters.to_user(theta[:, None]), count, generator)
         columns = [as_float_tensor(near[name]) for name in self.spec.design.names]
-        return self.spec.design.to_network(torch.stack(columns, -1))
+        space = self.spec.design
+        x = space.to_network(torch.stack(columns, -1))
+        if space.is_plain:
+            return x
+        return space.possible(x, space.sample(x.shape[0], x.shape[1], generator))
 
     def log_prob(self, theta: Tensor, designs: Tensor, outcomes: Tensor) -> Tensor:
         """Log likelihood [batch, count] of network-scale values; batch axes broadcast.
@@ -373,6 +378,11 @@ def _check(
 ) -> None:
     if not isinstance(design, Design):
         raise InputError(f"design must be a Box, Pool or Grid, got {design!r}")
+    if not design.repeats and design.points is not None and len(design.points) < horizon:
+        raise InputError(
+            f"a pool whose points are used once must have one for each of {horizon} trials, got "
+            f"{len(design.points)}: lower the horizon, or allow repeats"
+        )
     if not isinstance(outcome, Outcome):
         raise InputError(
             "outcome must be Real(), Binary(), Categorical(labels), Ordinal(levels), Count() or "

@@ -265,7 +265,7 @@ def alternatives(
     if space.points is None and not played.world.is_recorded:
         width = torch.pow(10.0, -0.5 - 1.5 * torch.rand(liked.shape[:2], generator=generator))
         jitter = width[..., None] * torch.randn(liked.shape, generator=generator)
-        liked = (liked + jitter).clamp(-1, 1)
+        liked = space.possible(liked + jitter, liked)
     return torch.cat([uniform[:, :half], liked], 1)
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from aline.engine import BatchEngine
-from aline.episodes import Context, FixedPool, Goal, RandomPolicy, draw_goals, play
+from aline.episodes import Context, FixedPool, Goal, RandomPolicy, draw_goals, offers_of, play
 from aline.episodes.play import Offers, anywhere
 from aline.errors import CheckpointError, InputError, InternalError
 from aline.files import read_tensors, write_tensors
@@ -300,12 +300,12 @@ class Run:
         return policy, count
 
     def offers(self, world: World, generator: torch.Generator) -> Offers:
-        """What a policy chooses from: anything, or one pool an episode, of a plug-in or a record.
+        """What a policy chooses from: the task's, or one pool an episode, of a plug-in or a record.
 
         What a plug-in knows of points grows with the data, so the same points may be many.
         """
         if self.network.config.plugin is None and not world.is_recorded:
-            return anywhere
+            return offers_of(self.task.spec.design, len(world.theta))
         return FixedPool(world.sample(self.config.pool, generator))
 
     def random_designs(self, world: World, count: int, generator: torch.Generator) -> Tensor:

@@ -143,7 +143,7 @@ def default_model(task: Task, differentiable: bool) -> ModelConfig:
         newton_steps=NEWTON_STEPS if has_few_outcomes(task) and not proposes else 0,
     )
     chosen = adjusted(usual, task.model)
-    in_box = task.spec.design.points is None and differentiable and "policy" not in task.model
+    in_box = task.spec.design.is_plain and differentiable and "policy" not in task.model
     if in_box and teacher_for(task, chosen) is None:
         return replace(chosen, policy="box")
     return chosen
@@ -180,6 +180,11 @@ def choose_policy_loss(
     if model.policy == "plugin":
         return None
     if model.policy == "box":
+        if task.spec.design.points is None and not task.spec.design.is_plain:
+            raise InputError(
+                "policy 'box' proposes any point between bounds, and these designs have sets of "
+                "values or a condition: use policy='pool', which chooses among what is possible"
+            )
         if credit in ("immediate", "return", "information"):
             raise InputError(f"credit {credit!r} is for a pool policy: use paired or pathwise")
         if credit == "pathwise" and not differentiable:

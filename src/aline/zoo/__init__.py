@@ -9,6 +9,7 @@ from aline.errors import NotFoundError, nearest
 
 if TYPE_CHECKING:
     from aline.model import Model
+    from aline.tasks import Task
 
 _HERE = Path(__file__).parent
 
@@ -38,12 +39,18 @@ def find(name: str | Path) -> Path:
     )
 
 
-def load(name: str | Path) -> Model:
+def load(name: str | Path, task: Task | None = None) -> Model:
     """A trained model: a shipped one by name, or your own by its folder.
+
+    `task` is needed only where its designs have a condition that a card cannot hold: the model's
+    card says so, and asking for a design does.
 
     >>> load("psychometric").spec.parameters.names
     ('threshold', 'slope', 'guess', 'lapse')
     """
     from aline.model import Model  # torch only when a model is really wanted
 
-    return Model.load(find(name))
+    model = Model.load(find(name))
+    if task is not None:
+        task.described_by(model.spec)  # which learns the condition from it
+    return model

@@ -6,11 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from starlette.testclient import TestClient
 
+from aline.app.record import prior_of
 from aline.app.service import app as service
-from aline.experiment import Experiment
+from aline.app.service.drawing import close_up
+from aline.app.service.terms import TERMS
+from aline.experiment import Experiment, Posterior
 from aline.experiment.storage import MemoryStorage
+from aline.model import Mixture
+from aline.tasks import get
 
 STATIC = Path(service.__file__).parent / "static"
 API = "/api/v1/experiments"
@@ -106,3 +112,74 @@ def test_scripts_load_nothing_from_elsewhere() -> None:
         if path.name != "uplot.js":  # names its home in a comment
             assert "http" not in path.read_text(encoding="utf-8").replace("http.", ""), path
     assert "Leon Sorokin" in (STATIC / "uplot-LICENSE.txt").read_text(encoding="utf-8")
+
+
+def test_a_first_visit_begins_with_a_plain_task_and_every_term_is_explained(
+    client: TestClient,
+) -> None:
+    start = client.get("/").text
+    assert '<option value="psychometric" selected' in start
+    assert start.count(" selected") == 1
+    client.post(API, json={"model": "psychometric", "name": "a", "metadata": {"simulated": 1}})
+    page = client.get("/experiments/a").text
+    assert '<a href="/">← All experiments</a>' in page
+    shown = set()
+    for text in (start, page):
+        terms = re.findall(r'popovertarget="([^"]+)"', text)
+        assert len(terms) == len(set(terms))
+        for term in terms:
+            explained = re.search(
+                rf'popover id="{term}"[^>]*><b>[^<]+</b> [^<]{{30,}}</span>', text
+            )
+            assert explained, term
+        shown.update(terms)
+    assert {f"help-{term.replace(' ', '-')}" for term in TERMS} == shown
+
+
+def test_a_finished_demo_can_run_again_and_files_have_names(client: TestClient) -> None:
+    body = {"model": "psychometric", "name": "a", "horizon": 1, "metadata": {"simulated": 1}}
+    client.post(API, json=body)
+    assert 'data-action="again"' not in client.get("/experiments/a").text
+    client.post(f"{API}/a/simulate")
+    page = client.get("/experiments/a").text
+    assert 'data-action="again"' in page
+    for name in ("Everything (JSON)", "Trials (CSV)", "Posterior draws (netCDF, for ArviZ)"):
+        assert f">{name}</a>" in page
+
+
+def test_the_band_holds_the_curve_and_narrows(client: TestClient) -> None:
+    client.post(API, json={"model": "psychometric", "name": "a", "metadata": {"simulated": 1}})
+    first = client.get(f"{API}/a/drawing").json()
+    for _ in range(25):
+        client.post(f"{API}/a/simulate")
+    last = client.get(f"{API}/a/drawing").json()
+    width = []
+    for drawing in (first, last):
+        (panel,) = drawing["prediction"]["panels"]
+        (curve,) = panel["curves"]
+        low, mean, high = panel["low"], curve["mean"], panel["high"]
+        inside = [a <= m <= b for a, m, b in zip(low, mean, high, strict=True)]
+        assert sum(inside) > 0.95 * len(inside)  # the network's mean, and draws from its posterior
+        width.append(sum(b - a for a, b in zip(low, high, strict=True)))
+        for one in drawing["parameters"]:
+            (start, end), (a, b) = one["range"], one["interval"]
+            assert start <= a < b <= end
+            assert start <= one["truth"] <= end
+    assert width[1] < 0.7 * width[0]
+
+
+@pytest.mark.parametrize("std", [0.9, 0.3, 0.05, 0.002])
+def test_a_close_up_follows_the_posterior(std: float) -> None:
+    spec = get("psychometric").spec
+    ones = torch.ones(len(spec.parameters), 1)
+    known = Posterior(Mixture(0 * ones, 0.7 * ones, std * ones), spec.parameters)["threshold"]
+    prior = prior_of(spec.parameters)["threshold"]
+    (low, high), (a, b) = close_up(prior, known, None), known.interval(0.95)
+    whole = prior.interval(0.998)
+    assert whole[0] <= low <= a < b <= high <= whole[1]
+    if std == 0.9:
+        assert (low, high) == whole
+    else:
+        assert high - low <= 5.01 * (b - a)  # between one and two times the room it has
+    start, _ = close_up(prior, known, truth=-1.0)
+    assert start <= -1.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -11,6 +12,7 @@ from matplotlib.figure import Figure
 from aline.app.expectation import Array, Expectation, expectations_of
 from aline.app.plots.canvas import (
     DATA,
+    INK,
     LINES,
     PAPER,
     TRUTH,
@@ -23,9 +25,13 @@ from aline.app.plots.canvas import (
     styled,
 )
 from aline.app.plots.designs import told_numbers
+from aline.app.plots.scales import places, set_scale
 from aline.app.record import Record
 from aline.spaces import Outcome
 
+LINE: dict[str, Any] = {"linewidth": 2}
+POINT: dict[str, Any] = {"linestyle": "none", "marker": "o"}
+POINT_TRUTH: dict[str, Any] = {"linestyle": "none", "marker": "x", "color": INK}
 COLUMNS = 95  # of responses that fit beside each other; closer ones are stacked
 
 
@@ -45,30 +51,33 @@ def draw_curve(panels: Iterable[Axes], demo: Record) -> None:
     for axes, (name, outcome) in zip(panels, parts.items(), strict=True):
         curves = [one for one in expected if one.part == name]
         ruled(axes)
-        _draw_expectation(axes, curves)
+        _draw_expectation(axes, curves, demo.spec.design.axes[axis].values is not None)
         _draw_data(axes, demo, name, outcome, curves[0])
         axes.set_xlabel(demo.spec.label(axis))
-        axes.set_xlim(curves[0].x[0], curves[0].x[-1])
+        set_scale(axes, "x", demo.spec.design.axes[axis], margin=0)
         legend_above(axes, 5)
 
 
-def _draw_expectation(axes: Axes, curves: list[Expectation]) -> None:
+def _draw_expectation(axes: Axes, curves: list[Expectation], is_set: bool) -> None:
+    """Lines with bands; of a set of values, between which there is nothing, points with bars."""
     for place, one in enumerate(curves):
         colour = LINES[place % len(LINES)]
         if one.band is not None:
-            low, high = one.band
             label = "95 % of curves" if one.is_of_curves else "95 % of outcomes"
-            shown = label if place == 0 else None
-            axes.fill_between(one.x, low, high, color=colour, alpha=0.18, linewidth=0, label=shown)
+            draw = axes.vlines if is_set else axes.fill_between
+            width = 8 if is_set else 0
+            shown = label if place == 0 else ""
+            draw(one.x, *one.band, color=colour, alpha=0.18, linewidth=width, label=shown)
         name = f"expected, {one.name}" if one.name else "expected"
-        axes.plot(one.x, one.mean, color=colour, linewidth=2, label=name)
+        mean, truth = (POINT, POINT_TRUTH) if is_set else (LINE, TRUTH)
+        axes.plot(one.x, one.mean, color=colour, **mean, label=name)
         if one.truth is not None:
-            axes.plot(one.x, one.truth, **TRUTH, label="truth" if place == 0 else None)
+            axes.plot(one.x, one.truth, **truth, label="truth" if place == 0 else "")
 
 
 def _draw_data(axes: Axes, demo: Record, name: str, outcome: Outcome, about: Expectation) -> None:
     (axis,) = demo.spec.design.names
-    x = np.array([trial.design[axis] for trial in demo.told], dtype=np.float64)
+    x = places(demo.spec.design.axes[axis], [trial.design[axis] for trial in demo.told])
     y = told_numbers(demo, name)
     if not outcome.has_interval:
         _draw_responses(axes, x, y, outcome, about)

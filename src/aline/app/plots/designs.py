@@ -23,6 +23,7 @@ from aline.app.plots.canvas import (
     ruled,
     styled,
 )
+from aline.app.plots.scales import places, set_scale
 from aline.app.record import Record
 from aline.spaces import Outcome
 
@@ -65,10 +66,7 @@ def _draw_axis(axes: Axes, demo: Record, axis: str) -> None:
     for i, label in enumerate(companions(demo, axis)):
         _draw_belief(axes, demo, label, is_first=i == 0)
     _draw_trials(axes, demo, axis)
-    position = demo.spec.design.names.index(axis)
-    low, high = float(demo.spec.design.low[position]), float(demo.spec.design.high[position])
-    margin = 0.03 * (high - low)
-    axes.set_ylim(low - margin, high + margin)
+    set_scale(axes, "y", demo.spec.design.axes[axis])
     axes.set_xlim(0, len(demo.told) + 1)
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     axes.set_ylabel(demo.spec.label(axis))
@@ -76,7 +74,7 @@ def _draw_axis(axes: Axes, demo: Record, axis: str) -> None:
 
 def _draw_trials(axes: Axes, demo: Record, axis: str) -> None:
     trials = np.arange(1, len(demo.told) + 1)
-    values = np.array([trial.design[axis] for trial in demo.told])
+    values = places(demo.spec.design.axes[axis], [trial.design[axis] for trial in demo.told])
     outcome, outcomes = leading(demo)
     if not outcome.has_interval:
         for place in reversed(range(len(outcome.labels))):

@@ -6,11 +6,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import MaxNLocator
 
 from aline.app.expectation import Array
 from aline.app.plots.canvas import DATA, INK, MUTED, PAPER, POSTERIOR, WIDE, figure, styled
 from aline.app.plots.designs import companions
+from aline.app.plots.scales import ends, places, set_scale
 from aline.app.record import LEVEL, Interval, Record
 
 Pair = tuple[str, str]
@@ -38,9 +38,9 @@ def plot_plane(demo: Record) -> Figure:
 
 def draw_plane(whole: Axes, close: Axes, demo: Record) -> None:
     """Two panels; the second only where the posterior became narrow."""
-    low, high = demo.spec.design.low.tolist(), demo.spec.design.high.tolist()
+    across, up = (ends(axis) for axis in demo.spec.design.axes.values())
     pairs = sources(demo)
-    _draw_plane(whole, demo, (low[0], high[0]), (low[1], high[1]))
+    _draw_plane(whole, demo, across, up)
     _draw_path(whole, demo)
     whole.set_title("everywhere", color=MUTED, fontsize=8.5)
     window = _close_up(demo, pairs) if pairs else None
@@ -65,11 +65,11 @@ def _draw_plane(axes: Axes, demo: Record, x: Interval, y: Interval) -> None:
         across, up = (demo.truth[name] for name in pair)
         label = "truth" if i == 0 else None
         axes.scatter(across, up, s=80, marker="x", color=INK, linewidth=1.8, zorder=4, label=label)
+    first, second = demo.spec.design.names
+    set_scale(axes, "x", demo.spec.design.axes[first])
+    set_scale(axes, "y", demo.spec.design.axes[second])
     axes.set_xlim(x)
     axes.set_ylim(y)
-    axes.xaxis.set_major_locator(MaxNLocator(5))
-    axes.yaxis.set_major_locator(MaxNLocator(5))
-    first, second = demo.spec.design.names
     axes.set_xlabel(demo.spec.label(first))
     axes.set_ylabel(demo.spec.label(second))
 
@@ -80,9 +80,10 @@ def _frame(axes: Axes, x: Interval, y: Interval) -> None:
     axes.add_patch(Rectangle((x[0], y[0]), *size, fill=False, edgecolor=MUTED, linewidth=0.8))
 
 
-def _designs(demo: Record) -> tuple[list[float], list[float]]:
-    across, up = demo.spec.design.names
-    return [t.design[across] for t in demo.told], [t.design[up] for t in demo.told]
+def _designs(demo: Record) -> tuple[Array, Array]:
+    axes = demo.spec.design.axes
+    across, up = (places(axes[name], [t.design[name] for t in demo.told]) for name in axes)
+    return across, up
 
 
 def _draw_path(axes: Axes, demo: Record) -> None:

@@ -18,7 +18,7 @@ from aline.app.service.streams import LiveReply
 from aline.episodes import predictions
 from aline.errors import InputError
 from aline.experiment import Experiment, Trial
-from aline.spaces import Design
+from aline.spaces.parts import read_part
 
 Name = Annotated[str, Path(description="An experiment's name.", max_length=200)]
 Number = Annotated[int, Path(description="A trial's number.", ge=0, le=2**31)]
@@ -214,7 +214,7 @@ async def restrict(request: Request, name: Name, body: schemas.Restrict) -> Resp
         raise InputError("a restriction is candidates or a box, got both: send one")
 
     def work(experiment: Experiment) -> None:
-        box = None if body.box is None else _box(body.box)
+        box = None if body.box is None else read_part(experiment.spec.design, body.box)
         allowed: Any = body.candidates if body.candidates is not None else box
         experiment.restrict(allowed, repeats=body.repeats)
 
@@ -327,13 +327,7 @@ def _targets(body: list[Any] | None) -> list[Any] | None:
     return [one if isinstance(one, str) else _prediction(one) for one in body]
 
 
-def _box(bounds: dict[str, list[float]]) -> Design:
-    """Bounds by name; not Box(**bounds), as a client's names may be anything, even self."""
-    low, high = ([pair[end] for pair in bounds.values()] for end in (0, 1))
-    return Design(tuple(bounds), low, high)
-
-
 def _prediction(one: schemas.Predictions | schemas.Region) -> Any:
     if isinstance(one, schemas.Region):
-        return predictions(region=_box(one.region))
+        return predictions(region=one.region)
     return predictions(at=one.predictions)

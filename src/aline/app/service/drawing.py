@@ -7,20 +7,33 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 
 from aline.app.demo import Observer
-from aline.app.expectation import Curves, along, true_curves
+from aline.app.expectation import (
+    Curves,
+    along,
+    bands_of_curves,
+    drawn_along,
+    has_response_function,
+    true_curves,
+    values_along,
+)
 from aline.app.plots.pairs import has_pairs, paired, scalar_draws, shown_range
+from aline.app.plots.scales import ends, places, ticks
 from aline.app.record import prior_of, targeted
 from aline.experiment import Experiment, Marginal, Posterior, Predictive, Trial
-from aline.spaces import Outcome
-from aline.tasks import PREDICTIONS, Spec
+from aline.spaces import Axis, Design, Log, Outcome
+from aline.tasks import PREDICTIONS, Spec, simulator_of
 
 POINTS = 101  # along a parameter or a design axis
 SIDE = 25  # of a plane
 TRIALS = 1000  # points that show where it measured: more would only cover each other
 WIDTHS = 100  # points along the curve of what is left to know
 LEVEL = 0.95
+SHOWN = 0.998  # of a parameter's probability is shown
+ROOM = 2.5  # a close-up is at least so many times as wide as the 95 % interval
+CURVES = 200  # drawn from the posterior for a band
 PAIR_DRAWS = 1000  # for correlations, to 0.03
 PAIR_POINTS = 300  # of them that are shown
 
@@ -47,7 +60,10 @@ def draw(experiment: Experiment, observer: Observer | None) -> Plain:
         "trials": [
             {
                 "number": t.number,
-                "design": t.design,
+                "design": {
+                    name: float(places(axis, [t.design[name]])[0])
+                    for name, axis in spec.design.axes.items()
+                },
                 "values": _values(spec.outcome, t.outcome),
                 "state": t.state,
             }
@@ -55,14 +71,17 @@ def draw(experiment: Experiment, observer: Observer | None) -> Plain:
         ],
         "asked": len(trials),
         "told": told,
-        "axes": [
-            {"name": name, "label": spec.label(name), "low": low, "high": high}
-            for name, low, high in zip(
-                spec.design.names, spec.design.low.tolist(), spec.design.high.tolist(), strict=True
-            )
-        ],
+        "axes": [_axis(name, spec.label(name), axis) for name, axis in spec.design.axes.items()],
         "widths": _widths(experiment, prior, told),
     }
+
+
+def _axis(name: str, label: str, axis: Axis) -> Plain:
+    """Where values are drawn, and the names of levels that have room."""
+    low, high = ends(axis)
+    named = [] if axis.values is None else list(zip(*ticks(axis), strict=True))
+    is_log = isinstance(axis, Log)
+    return {"name": name, "label": label, "low": low, "high": high, "log": is_log, "ticks": named}
 
 
 def _with_aim(experiment: Experiment) -> list[tuple[str, bool]]:
@@ -77,6 +96,7 @@ def _marginal(
     spec: Spec, prior: Marginal, posterior: Marginal, truth: float | None, is_target: bool
 ) -> Plain:
     grid, is_log = _grid(prior, posterior)
+    shown = (grid[0], grid[-1]) if is_log else close_up(prior, posterior, truth)
     # On a logarithmic axis a density is one of the logarithm, or its area would mislead.
     unit = grid if is_log else np.ones_like(grid)
     return {
@@ -84,6 +104,8 @@ def _marginal(
         "label": spec.label(prior.name),
         "target": is_target,
         "log": is_log,
+        "range": [float(end) for end in shown],
+        "zoomed": not is_log and shown != prior.interval(SHOWN),
         "x": grid.tolist(),
         "prior": _finite(np.asarray(prior.pdf(grid)) * unit),
         "posterior": _finite(np.asarray(posterior.pdf(grid)) * unit),
@@ -123,20 +145,47 @@ def _pairs(experiment: Experiment, truth: Mapping[str, float]) -> Plain | None:
 
 def _grid(prior: Marginal, posterior: Marginal) -> tuple[Any, bool]:
     """Values of a parameter that show prior and posterior, and whether they are logarithmic."""
-    low, high = prior.interval(0.998)
+    low, high = prior.interval(SHOWN)
     if low > 0 and high / low > 1000:
         return np.geomspace(low, high, POINTS), True
-    a, b = posterior.interval(0.998)
+    a, b = posterior.interval(SHOWN)
     # Extra points where the posterior is, which may be far narrower than the prior.
-    wide, narrow = np.linspace(low, high, POINTS), np.linspace(max(a, low), min(b, high), POINTS)
-    return np.unique(np.concatenate([wide, narrow])), False
+    middle, half = (a + b) / 2, b - a
+    near = np.linspace(max(middle - 4 * half, low), min(middle + 4 * half, high), 2 * POINTS)
+    narrow = np.linspace(max(a, low), min(b, high), POINTS)
+    return np.unique(np.concatenate([np.linspace(low, high, POINTS), near, narrow])), False
+
+
+def close_up(prior: Marginal, posterior: Marginal, truth: float | None) -> tuple[float, float]:
+    """The values to show: of the prior's, a window that is halved as the posterior narrows.
+
+    Steps of two, so that the plot does not move with every trial.
+    """
+    low, high = prior.interval(SHOWN)
+    seen = [*posterior.interval(LEVEL), *([] if truth is None else [truth])]
+    first, last = max(min(seen), low), min(max(seen), high)
+    halvings = int(math.log2(max((high - low) / max(ROOM * (last - first), 1e-12), 1)))
+    if not halvings:
+        return low, high
+    width = (high - low) / 2**halvings
+    step = width / 8
+    start = low + step * math.floor(((first + last) / 2 - width / 2 - low) / step)
+    start = min(max(start, low), high - width)
+    return start, start + width
 
 
 def _prediction(experiment: Experiment, observer: Observer | None) -> Plain | None:
     axes = len(experiment.spec.design)
     if axes == 1:
         return _curve(experiment, observer)
-    return _plane(experiment) if axes == 2 else None
+    return _plane(experiment) if axes == 2 and _is_plane(experiment.spec.design) else None
+
+
+def _is_plane(space: Design) -> bool:
+    """Whether axes are set apart from each other: the names of a pool's items are not."""
+    kinds = space.axes.values()
+    is_bank = space.points is not None and not all(axis.values for axis in kinds)
+    return not (is_bank and any(axis.names for axis in kinds))
 
 
 def _values(outcome: Outcome, plain: Any) -> dict[str, float] | None:
@@ -156,21 +205,40 @@ def _labels(outcome: Outcome) -> list[str]:
 
 def _curve(experiment: Experiment, observer: Observer | None) -> Plain:
     """The expected outcome along the only design axis, a panel for each part of it."""
+    bands = _bands(experiment, along(experiment.spec.design, POINTS))
     space = experiment.spec.design
     x = along(space, POINTS)
-    predictive = experiment.predict({space.names[0]: x.tolist()})
+    predictive = experiment.predict({space.names[0]: values_along(space, x)})
     truth = None if observer is None else true_curves(observer.task, observer.world, x)
     panels = [
-        _panel(name, experiment.spec.outcome.parts[name], part, truth)
+        _panel(name, experiment.spec.outcome.parts[name], part, truth, bands.get(name))
         for name, part in predictive.parts.items()
     ]
-    return {"kind": "curve", "x": x.tolist(), "panels": panels}
+    return {"kind": "curve", "x": drawn_along(space, x).tolist(), "panels": panels}
 
 
-def _panel(name: str, outcome: Outcome, predictive: Predictive, truth: Curves | None) -> Plain:
-    """One part of the outcome: its curves, and of a number the band that holds 95 % of it."""
+def _bands(experiment: Experiment, x: torch.Tensor) -> dict[str, Any]:
+    """Where 95 % of the curves run that the posterior allows, where the task is a built-in one."""
+    task = simulator_of(experiment.spec)
+    if task is None or not has_response_function(task):
+        return {}
+    draws = experiment.posterior().sample((CURVES,), generator=torch.Generator().manual_seed(0))
+    bands = bands_of_curves(task, experiment.spec.parameters.to_network(draws), x)
+    return {part: next(iter(own.values())) for part, own in bands.items() if len(own) == 1}
+
+
+def _panel(
+    name: str,
+    outcome: Outcome,
+    predictive: Predictive,
+    truth: Curves | None,
+    band: torch.Tensor | None = None,
+) -> Plain:
+    """One part of the outcome: its curves, and the band of 95 % of them, or of its numbers."""
     low, high = (None, None)
-    if outcome.has_interval:
+    if band is not None:
+        low, high = (end.tolist() for end in band)
+    elif outcome.has_interval:
         low, high = (_finite(np.asarray(end)) for end in predictive.interval(LEVEL))
     return {
         "name": name,
@@ -192,14 +260,23 @@ def _panel(name: str, outcome: Outcome, predictive: Predictive, truth: Curves | 
 def _plane(experiment: Experiment) -> Plain:
     """The expected outcome over two design axes, row by row of the second; the first of several."""
     space = experiment.spec.design
-    edges = [
-        np.linspace(low, high, 2 * SIDE + 1)[1::2]
-        for low, high in zip(space.low.tolist(), space.high.tolist(), strict=True)
-    ]
-    columns = [axis.reshape(-1).tolist() for axis in np.meshgrid(*edges)]
-    predictive = experiment.predict(dict(zip(space.names, columns, strict=True)))
-    label, mean = next(iter(next(iter(predictive.parts.values())).curves.items()))
-    return {"kind": "plane", "side": SIDE, "label": label, "mean": mean.tolist()}
+    across, up = (_cells(axis) for axis in space.axes.values())
+    x = torch.cartesian_prod(up, across).flip(-1)
+    is_possible = space.allows(x)
+    rows = [space.name_values(row) for row in space.to_user(x[is_possible]).tolist()]
+    columns = {name: [row[name] for row in rows] for name in space.names}
+    predictive = experiment.predict(columns)
+    label, found = next(iter(next(iter(predictive.parts.values())).curves.items()))
+    mean = torch.full(is_possible.shape, math.nan)
+    mean[is_possible] = torch.as_tensor(found, dtype=mean.dtype)
+    shape = {"columns": len(across), "rows": len(up)}
+    return {"kind": "plane", **shape, "label": label, "mean": _finite(mean)}
+
+
+def _cells(axis: Axis) -> torch.Tensor:
+    """The middles of equal parts of an axis on the network's scale, or every value of a set."""
+    count = SIDE if axis.values is None else len(axis.values)
+    return axis.spread((torch.arange(count) + 0.5) / count)
 
 
 def _widths(experiment: Experiment, prior: Posterior, told: int) -> Plain:

@@ -54,7 +54,9 @@ def _csv(experiment: Experiment, events: list[dict[str, Any]]) -> bytes:
     writer.writerow(["trial", "state", "source", *axes, *columns, *notes, "asked_at", "told_at"])
     for trial in trials:
         told_cells = [""] * len(columns) if trial.outcome is None else kind.cells(trial.outcome)
-        row = [trial.number, trial.state, trial.source, *(repr(trial.design[a]) for a in axes)]
+        designs = (trial.design[axis] for axis in axes)
+        cells = (value if isinstance(value, str) else repr(value) for value in designs)
+        row = [trial.number, trial.state, trial.source, *cells]
         note_cells = [_cell((trial.note or {}).get(name)) for name in names]
         times = [by_trial.get(trial.number, "") for by_trial in times_by_kind.values()]
         writer.writerow([*row, *told_cells, *note_cells, *times])

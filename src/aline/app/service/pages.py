@@ -14,11 +14,15 @@ from aline.app.service import shapes
 from aline.app.service.api import Name, desk_of
 from aline.app.service.desk import Desk
 from aline.app.service.guard import COOKIE
-from aline.app.tables import number
+from aline.app.service.lab import Lab
+from aline.app.service.terms import TERMS
+from aline.app.tables import design_cell, number
 from aline.experiment import Experiment
 from aline.spaces import Outcome
 from aline.tasks import PREDICTIONS
+from aline.zoo import shipped
 
+START = "psychometric"  # the model that most people understand at once
 SHOWN = 50  # experiments in the list
 TRIALS = 200  # in the table; exports have every one
 YEAR = 365 * 24 * 3600
@@ -32,6 +36,7 @@ _templates = Environment(
     lstrip_blocks=True,
 )
 _templates.globals["version"] = __version__
+_templates.globals["terms"] = TERMS
 _templates.filters["segment"] = lambda text: quote(text, safe="")
 
 
@@ -60,7 +65,14 @@ def _index(desk: Desk, start: int) -> Response:
         start=start,
         page=SHOWN,
         models=shapes.models(lab),
+        first=_first_model(lab),
     )
+
+
+def _first_model(lab: Lab) -> str | None:
+    """The model that the form starts with: one of the user's own, else a plain yes or no task."""
+    own = [name for name in lab.models() if name not in shipped()]
+    return own[0] if own else START
 
 
 @pages.get("/experiments/{name}")
@@ -111,7 +123,6 @@ def _values(desk: Desk, experiment: Experiment) -> dict[str, Any]:
     shape = shapes.experiment(experiment, desk.lab.model_name(experiment))
     spec, posterior = experiment.spec, experiment.posterior()
     open_trials = [trial for trial in shape["trials"] if trial["state"] == "asked"]
-    spans = _spans(experiment)
     return {
         "experiment": shape,
         "form": spec.outcome.form(),
@@ -119,10 +130,7 @@ def _values(desk: Desk, experiment: Experiment) -> dict[str, Any]:
         "is_simulated": desk.lab.observer(experiment) is not None,
         "next": open_trials[0] if open_trials else None,
         "latest": shape["trials"][: -TRIALS - 1 : -1],
-        "axes": [
-            {"name": axis, "unit": spec.units.get(axis, ""), "span": spans[axis]}
-            for axis in spec.design.names
-        ],
+        "axes": [{"name": axis, "unit": spec.units.get(axis, "")} for axis in spec.design.names],
         "beliefs": [
             {
                 "name": label,
@@ -136,7 +144,7 @@ def _values(desk: Desk, experiment: Experiment) -> dict[str, Any]:
         ],
         "goals": _goals(experiment),
         "warnings": experiment.warnings,
-        "show_design": lambda axis, value: number(value, spans[axis]),
+        "show_design": lambda name, value: design_cell(spec.design.axes[name], value),
         "show_outcome": spec.outcome.text,
     }
 
@@ -147,12 +155,6 @@ def mark_words(outcome: Outcome) -> str:
     if first.has_interval:
         return "What was measured where."
     return f"Filled: {' or '.join(first.labels[1:])}. Open: {first.labels[0]}."
-
-
-def _spans(experiment: Experiment) -> dict[str, float]:
-    space = experiment.spec.design
-    ranges = (space.high - space.low).tolist()
-    return dict(zip(space.names, ranges, strict=True))
 
 
 def _goals(experiment: Experiment) -> list[dict[str, Any]]:

@@ -23,10 +23,19 @@ def _is_text(value: str) -> str:
 
 Text = Annotated[str, AfterValidator(_is_text)]
 Number = Annotated[float, Field(allow_inf_nan=False, strict=True)]
-Column = Annotated[list[Number], Field(max_length=MOST)]
-Pair = Annotated[list[Number], Field(min_length=2, max_length=2)]
+Level = Annotated[Text, Field(max_length=1000)]
+Column = Annotated[list[Number | Level], Field(max_length=MOST)]
+Part = Annotated[
+    list[Number | Level],
+    Field(
+        min_length=1,
+        max_length=MOST,
+        description="Of an axis with bounds the lowest and the highest value, of one with a set of "
+        "values some of them.",
+    ),
+]
 Interval = Annotated[list[float], Field(min_length=2, max_length=2)]
-Design = dict[Text, Number]
+Design = dict[Text, Number | Level]
 Designs = Annotated[dict[Text, Column], Field(examples=[{"stimulus": [-1.0, 0.0, 1.5]}])]
 Value = Number | StrictBool | Annotated[Text, Field(max_length=1000)]
 Outcome = Annotated[
@@ -62,7 +71,7 @@ class Region(Request):
     """A target: outcomes all over these bounds; axes that are left out keep their range."""
 
     region: Annotated[
-        dict[Text, Pair],
+        dict[Text, Part],
         Field(min_length=1, examples=[{"stimulus": [-1.0, 1.0]}]),
     ]
 
@@ -137,8 +146,11 @@ class Restrict(Request):
     """Ask only for these designs, or between these bounds; nothing means anywhere again."""
 
     candidates: Designs | None = None
-    box: dict[Text, Pair] | None = None
-    repeats: Annotated[bool, Field(strict=True)] = True
+    box: dict[Text, Part] | None = None
+    repeats: Annotated[
+        StrictBool | None,
+        Field(description="Whether a design may be asked twice; null is as the task has it."),
+    ] = None
 
 
 class Predict(Request):
@@ -165,9 +177,9 @@ class Trial(Reply):
     number: Annotated[int, Field(examples=[3])]
     state: Literal["asked", "told", "abandoned"]
     source: Literal["asked", "attached"]
-    design: Annotated[dict[str, float], Field(examples=[{"stimulus": 0.25}])]
+    design: Annotated[dict[str, float | str], Field(examples=[{"stimulus": 0.25}])]
     proposed: Annotated[
-        dict[str, float] | None, Field(description="What was asked, if another was measured.")
+        dict[str, float | str] | None, Field(description="What was asked, if another was measured.")
     ]
     outcome: Any
     note: Annotated[dict[str, Any] | None, Field(description="What came with the outcome.")]
@@ -178,8 +190,15 @@ class Axis(Reply):
 
     name: str
     unit: str | None
-    low: float
-    high: float
+    kind: Annotated[
+        Literal["continuous", "log", "levels"],
+        Field(description="Any value between bounds, such values on a log scale, or a set."),
+    ]
+    low: Annotated[float | None, Field(description="None for names.")]
+    high: float | None
+    values: Annotated[
+        list[float | str] | None, Field(description="Of a set all its values, numbers or names.")
+    ]
 
 
 class Model(Reply):
@@ -188,6 +207,7 @@ class Model(Reply):
     name: Annotated[str, Field(examples=["psychometric"])]
     parameters: list[str]
     axes: list[Axis]
+    where: Annotated[str | None, Field(description="The condition that designs satisfy, in words.")]
     outcome: Annotated[str, Field(description="Its kind.", examples=["binary"])]
     form: Annotated[
         dict[str, Any],

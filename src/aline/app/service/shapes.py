@@ -14,6 +14,7 @@ from aline.experiment import Storage
 from aline.experiment.settings import plain_target
 from aline.experiment.storage import Event
 from aline.model import Model
+from aline.spaces import Axis
 
 Plain = dict[str, Any]
 CORRELATION_DRAWS = 1000  # correlations to 0.03, in 20 ms
@@ -109,20 +110,31 @@ def models(lab: Lab) -> list[Plain]:
 def model(name: str, one: Model, can_simulate: bool) -> Plain:
     """A model."""
     spec = one.spec
-    axes = zip(spec.design.names, spec.design.low.tolist(), spec.design.high.tolist(), strict=True)
+    condition = spec.design.condition
     return {
         "name": name,
         "parameters": list(spec.parameters.priors),
         "axes": [
-            {"name": axis, "unit": spec.units.get(axis), "low": low, "high": high}
-            for axis, low, high in axes
+            _axis(name, axis, spec.units.get(name)) for name, axis in spec.design.axes.items()
         ],
+        "where": None if condition is None else condition.words(),
         "outcome": spec.outcome.kind,
         "form": spec.outcome.form(),
         "horizon": spec.horizon,
         "targets": [list(names) for names, _ in spec.targets],
         "can_simulate": can_simulate,
         "facts": facts_of(one),
+    }
+
+
+def _axis(name: str, one: Axis, unit: str | None) -> Plain:
+    return {
+        "name": name,
+        "unit": unit,
+        "kind": one.kind,
+        "low": None if one.names else one.low,
+        "high": None if one.names else one.high,
+        "values": None if one.values is None else list(one.values),
     }
 
 

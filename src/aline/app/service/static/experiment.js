@@ -98,6 +98,13 @@ const actions = {
   close: () => confirm("Close this experiment for good? What it holds stays.") &&
     act(() => send("POST", path(name, "close"))),
   play: () => { setPlaying(!playing); },
+  again: () => act(async () => {
+    const { model, target, horizon, stop } = await get(path(name));
+    const random = () => Math.floor(Math.random() * 2 ** 31);
+    const body = { model, target, horizon, stop, seed: random(), metadata: { simulated: random() } };
+    const made = await send("POST", "/api/v1/experiments", body);
+    location.assign(path(made.name).replace("/api/v1", ""));
+  }),
 };
 
 // One number alone has no name; several outcomes are an object. Radio buttons hold JSON.

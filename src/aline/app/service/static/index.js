@@ -1,5 +1,6 @@
 // The form that starts an experiment follows the chosen model.
 
+import { showTimes } from "./times.js";
 import { Refused, notify, path, send } from "./requests.js";
 
 const form = document.getElementById("new");
@@ -30,7 +31,7 @@ function width(name) {
 function follow() {
   const one = chosen();
   if (!one) return;
-  const axes = one.axes.map((axis) => axis.name).join(" and ");
+  const axes = new Intl.ListFormat("en").format(one.axes.map((axis) => axis.name));
   const verdict = one.facts.verdict ?? "";
   document.getElementById("about").textContent = `Every trial sets ${axes} and gives ${one.facts.outcome}. ${verdict}`.trim();
   const aims = one.targets[0] ?? [];
@@ -65,6 +66,7 @@ async function start(event) {
   }
 }
 
+showTimes();
 model.addEventListener("change", follow);
 form.addEventListener("submit", start);
 follow();

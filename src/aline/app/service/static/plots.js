@@ -64,8 +64,32 @@ function axis(label, more = {}) {
 }
 
 const vertical = (label) => axis(label, { size: 50, labelSize: label ? 20 : 0, space: 28 });
+const shares = (label) => ({ ...vertical(label), splits: () => [0, 0.25, 0.5, 0.75, 1] });
 const whole = (label) => axis(label, { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000] });
 const noAxis = { show: false };
+
+// A design axis: levels by name where it is a set of values, powers of ten on a log scale.
+function designed(one, made) {
+  if (one.log) return { ...made, ...powers(one) };
+  if (!one.ticks.length) return made;
+  const names = new Map(one.ticks);
+  return { ...made, splits: () => [...names.keys()], values: (u, at) => at.map((place) => names.get(place) ?? "") };
+}
+
+function powers(one) {
+  const [first, last] = [Math.ceil(Math.log10(one.low) - 1e-6), Math.floor(Math.log10(one.high) + 1e-6)];
+  if (last - first < 1) return {}; // less than a decade: uPlot's own
+  return { splits: () => Array.from({ length: last - first + 1 }, (_, i) => 10 ** (first + i)), filter: (u, at) => at };
+}
+
+function designedVertical(one) {
+  const widest = Math.max(0, ...one.ticks.map(([, name]) => name.length));
+  const made = vertical(one.label);
+  return designed(one, { ...made, size: Math.min(110, Math.max(made.size, 16 + 7 * widest)) });
+}
+
+const scaleOf = (one, range) => ({ distr: one.log ? 3 : 1, range });
+const around = (one) => (one.ticks.length ? [one.low, one.high] : one.log ? [one.low / 1.1, one.high * 1.1] : spread(one.low, one.high));
 
 // uPlot remembers the colours it set: leave them as they were.
 function kept(u, work) {
@@ -143,7 +167,7 @@ function drawPrediction(data) {
 // A panel for each outcome that is measured.
 function drawCurve(data, found, box, hint) {
   hint.textContent = [
-    ...new Set(found.panels.map(explained)),
+    ...new Set(found.panels.map((panel) => explained(panel, data.axes[0].ticks.length > 0))),
     found.panels[0].curves[0].truth ? "Dashed: the truth." : "",
   ].join(" ");
   found.panels.forEach((panel, i) => {
@@ -152,26 +176,30 @@ function drawCurve(data, found, box, hint) {
   });
 }
 
-function explained(panel) {
+function explained(panel, isSet) {
   const { labels } = panel;
-  if (!labels.length) return "The line is the mean, the band holds 95 % of outcomes. Dots are measurements.";
+  const [line, area] = isSet ? ["circles are", "bars hold"] : ["line is", "band holds"];
+  if (!labels.length) return `The ${isSet ? "open " : ""}${line} the mean, the ${area} 95 % of outcomes. Dots are measurements.`;
+  const band = panel.low ? ` The ${area} 95 % of the curves that are still possible.` : "";
   const what = labels.length === 2 && panel.curves.length === 1 ? `The probability of a ${labels[1]}.` : "The probability of each answer.";
-  return `${what} Circles are answers: ${labels.slice(1).reverse().join(", ")} above, ${labels[0]} below.`;
+  return `${what}${band} Circles are answers: ${labels.slice(1).reverse().join(", ")} above, ${labels[0]} below.`;
 }
 
 function drawPanel(data, x, panel, box, id) {
   const { name } = data.axes[0];
   const { labels, curves } = panel;
   const isNumber = !labels.length;
+  const isSet = data.axes[0].ticks.length > 0; // nothing lies between its values: no line joins them
+  const joined = isSet ? { paths: () => null, points: { show: true, size: 9 } } : { points: { show: false } };
   const hidden = { stroke: "transparent", points: { show: false } };
-  const series = curves.map((one, i) => ({ stroke: colour(LINES[i % LINES.length]), width: 2.5, label: one.name, points: { show: false } }));
+  const series = curves.map((one, i) => ({ stroke: colour(LINES[i % LINES.length]), width: 2.5, label: one.name, ...joined }));
   const values = [x, ...curves.map((one) => one.mean)];
   if (panel.low) {
     series.push(hidden, hidden);
     values.push(panel.low, panel.high);
   }
   for (const one of curves.filter((curve) => curve.truth)) {
-    series.push({ stroke: colour("--ink"), width: 1.5, dash: [6, 5], points: { show: false } });
+    series.push({ stroke: colour("--ink"), width: 1.5, dash: [6, 5], ...joined });
     values.push(one.truth);
   }
   const points = told(data).map((trial) => ({ x: trial.design[name], y: trial.values[panel.name] }));
@@ -179,22 +207,52 @@ function drawPanel(data, x, panel, box, id) {
     const all = [...values.slice(1).flat(), ...points.map((point) => point.y)].filter(Number.isFinite);
     return spread(Math.min(...all), Math.max(...all));
   };
-  const range = isNumber ? numbers() : [-0.07, 1.07];
+  const heights = isNumber ? points.map((point) => point.y) : stacked(data.axes[0], points);
+  const range = isNumber ? numbers() : [Math.min(-0.07, ...heights) - 0.03, Math.max(1.07, ...heights) + 0.03];
   place(id, box, HEIGHT.prediction, `curve ${series.length}`, {
-    state: { points, found: { ...panel, x }, range },
+    state: { points, heights, found: { ...panel, x }, range },
     series,
-    scales: { x: { time: false }, y: { range: () => plots.get(id)?.state.data.range ?? range } },
-    axes: [axis(data.axes[0].label), vertical(panel.axis)],
-    under: (u, state) => state.found.low && band(u, state.found),
-    over: (u, state) => state.points.forEach((point) => {
+    scales: { x: { time: false, ...scaleOf(data.axes[0], [data.axes[0].low, data.axes[0].high]) }, y: { range: () => plots.get(id)?.state.data.range ?? range } },
+    axes: [designed(data.axes[0], axis(data.axes[0].label)), isNumber ? vertical(panel.axis) : shares(panel.axis)],
+    under: (u, state) => state.found.low && (isSet ? bars : band)(u, state.found),
+    over: (u, state) => state.points.forEach((point, i) => {
       if (isNumber) circle(u, point.x, point.y, "--no", true);
-      else circle(u, point.x, point.y > 0 ? 1 : 0, roleOf(labels, point.y), point.y > 0);
+      else circle(u, point.x, state.heights[i], roleOf(labels, point.y), point.y > 0);
     }),
   }, values);
 }
 
+// Answers side by side where there is room, else one upon the other: away from the curve.
+const COLUMNS = 80; // circles that fit beside each other
+function stacked(one, points) {
+  const place = one.log ? (x) => Math.log(x / one.low) / Math.log(one.high / one.low) : (x) => (x - one.low) / (one.high - one.low);
+  const rows = points.map(() => 0);
+  points.forEach((point, i) => {
+    const taken = new Set();
+    for (let k = 0; k < i; k += 1) {
+      if (points[k].y > 0 === point.y > 0 && Math.abs(place(points[k].x) - place(point.x)) < 1 / COLUMNS) taken.add(rows[k]);
+    }
+    while (taken.has(rows[i])) rows[i] += 1;
+  });
+  const gap = Math.min(0.06, 0.5 / (1 + Math.max(0, ...rows)));
+  return points.map((point, i) => (point.y > 0 ? 1.04 + gap * rows[i] : -0.04 - gap * rows[i]));
+}
+
 // Of two labels the first is that of a no; of more each has the colour of its curve.
 const roleOf = (labels, at) => (labels.length === 2 ? ["--no", "--yes"][at] : LINES[at % LINES.length]);
+
+function bars(u, found) {
+  const { ctx } = u;
+  ctx.strokeStyle = faded("--posterior", 0.35);
+  ctx.lineWidth = 9 * devicePixelRatio;
+  found.x.forEach((x, i) => {
+    const at = u.valToPos(x, "x", true);
+    ctx.beginPath();
+    ctx.moveTo(at, u.valToPos(found.low[i], "y", true));
+    ctx.lineTo(at, u.valToPos(found.high[i], "y", true));
+    ctx.stroke();
+  });
+}
 
 function band(u, found) {
   const { ctx } = u;
@@ -215,33 +273,32 @@ function drawPlane(data, found, box, hint) {
   place("prediction", box, 420, "plane", {
     state: { found, trials: told(data) },
     series: [{ show: false }],
-    scales: { x: { time: false, range: [across.low, across.high] }, y: { range: [up.low, up.high] } },
-    axes: [axis(across.label, { grid: { show: false } }), { ...vertical(up.label), grid: { show: false } }],
-    under: (u, state) => shade(u, state.found, across, up),
+    scales: { x: { time: false, ...scaleOf(across, [across.low, across.high]) }, y: scaleOf(up, [up.low, up.high]) },
+    axes: [designed(across, axis(across.label, { grid: { show: false } })), { ...designedVertical(up), grid: { show: false } }],
+    under: (u, state) => shade(u, state.found),
     over: (u, state) => state.trials.forEach((trial, i, all) =>
       circle(u, trial.design[across.name], trial.design[up.name], "--no", true, 2.5 + (2.5 * (i + 1)) / all.length)),
   }, [[across.low, across.high], [up.low, up.high]]);
 }
 
-function shade(u, found, across, up) {
-  const { side, mean } = found;
-  const low = Math.min(...mean);
-  const span = Math.max(...mean) - low || 1;
-  const [dx, dy] = [(across.high - across.low) / side, (up.high - up.low) / side];
+// Cells are equally large on any scale; what is not possible stays empty.
+function shade(u, found) {
+  const { columns, rows, mean } = found;
+  const known = mean.filter((value) => value !== null);
+  const low = Math.min(...known);
+  const span = Math.max(...known) - low || 1;
+  const { left, top, width, height } = u.bbox;
   const base = colour("--posterior");
-  for (let row = 0; row < side; row += 1) {
-    for (let column = 0; column < side; column += 1) {
-      const share = (mean[row * side + column] - low) / span;
-      // Whole pixels, or neighbours would overlap and show their seams.
-      const x0 = Math.round(u.valToPos(across.low + column * dx, "x", true));
-      const x1 = Math.round(u.valToPos(across.low + (column + 1) * dx, "x", true));
-      const y0 = Math.round(u.valToPos(up.low + (row + 1) * dy, "y", true));
-      const y1 = Math.round(u.valToPos(up.low + row * dy, "y", true));
-      u.ctx.globalAlpha = 0.04 + 0.72 * share;
-      u.ctx.fillStyle = base;
-      u.ctx.fillRect(x0, y0, x1 - x0, y1 - y0);
-    }
-  }
+  mean.forEach((value, i) => {
+    if (value === null) return;
+    const [row, column] = [Math.floor(i / columns), i % columns];
+    // Whole pixels, or neighbours would overlap and show their seams.
+    const [x0, x1] = [column, column + 1].map((edge) => Math.round(left + (edge * width) / columns));
+    const [y0, y1] = [row + 1, row].map((edge) => Math.round(top + height - (edge * height) / rows));
+    u.ctx.globalAlpha = 0.04 + (0.72 * (value - low)) / span;
+    u.ctx.fillStyle = base;
+    u.ctx.fillRect(x0, y0, x1 - x0, y1 - y0);
+  });
   u.ctx.globalAlpha = 1;
 }
 
@@ -256,6 +313,7 @@ function drawMarginals(data) {
     const id = `marginal ${one.name}`;
     const [title, canvas] = boxes[i].children;
     title.textContent = one.label;
+    if (one.zoomed) title.append(Object.assign(document.createElement("span"), { className: "zoomed", textContent: " close up" }));
     title.className = one.target ? "aim" : "";
     const [low, high] = one.interval.map(round);
     canvas.setAttribute("aria-label", `${one.name}: mean ${round(one.mean)}, 95 % interval ${low} to ${high}`);
@@ -266,7 +324,7 @@ function drawMarginals(data) {
         { stroke: colour("--prior"), width: 1, fill: faded("--prior", 0.35), points: { show: false } },
         { stroke: colour(role), width: 2.2, fill: faded(role, 0.16), points: { show: false } },
       ],
-      scales: { x: { time: false, distr: one.log ? 3 : 1 }, y: { range: (u, low_, high_) => [0, (high_ || 1) * 1.06] } },
+      scales: { x: { time: false, distr: one.log ? 3 : 1, range: () => plots.get(id)?.state.data.range ?? one.range }, y: { range: (u, low_, high_) => [0, (high_ || 1) * 1.06] } },
       axes: [axis("", { grid: { show: false }, space: 36 }), noAxis],
       over: (u, state) => state.truth !== null && state.truth !== undefined && upright(u, state.truth, "--ink", [5, 4]),
     }, [one.x, one.prior, one.posterior]);
@@ -300,8 +358,8 @@ function drawDesigns(data) {
     place(`design ${one.name}`, outer.children[i], HEIGHT.design, `${last > 10}`, {
       state: { trials: data.trials, last },
       series: [{ show: false }],
-      scales: { x: { time: false, range: (u) => [0.2, (plots.get(`design ${one.name}`)?.state.data.last ?? last) + 0.8] }, y: { range: spread(one.low, one.high) } },
-      axes: [whole(i === data.axes.length - 1 ? "trial" : ""), vertical(one.label)],
+      scales: { x: { time: false, range: (u) => [0.2, (plots.get(`design ${one.name}`)?.state.data.last ?? last) + 0.8] }, y: scaleOf(one, around(one)) },
+      axes: [whole(i === data.axes.length - 1 ? "trial" : ""), designedVertical(one)],
       over: (u, state) => state.trials.forEach((trial) => {
         const [x, y] = [trial.number + 1, trial.design[one.name]];
         if (trial.state === "abandoned") cross(u, x, y);
