@@ -39,6 +39,15 @@ def read_tables(
     such file; an npz file; or a folder of CSV or Parquet files, one a data set, in which `outcome`
     is the column to learn. `is_error` says that smaller is better: outcomes are read as 1 - y.
     `split` are the shares `validation` and `test`, and a `seed`, where the files name no parts.
+
+    >>> import pathlib, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> for score, name in enumerate(["digits", "iris", "wine"]):
+    ...     rows = f"depth,y\\n1,0.{score}5\\n2,0.{score}7\\n"
+    ...     _ = (folder / f"{name}.csv").write_text(rows)
+    >>> tables = read_tables(folder)
+    >>> tables.columns, [table.name for table in tables.tables]
+    (('depth',), ['digits', 'iris', 'wine'])
     """
     path = Path(path)
     if not path.exists():
