@@ -11,8 +11,9 @@ export async function keepOffline(worker = "./sw.js", more = []) {
     const inWorker = new URL("./local/worker.js", import.meta.url).href;
     const files = [...new Set([location.href, ...loaded, inWorker, ...more])].filter((url) => url.startsWith(location.origin));
     const cache = await caches.open("aline");
-    await cache.addAll(files);
-    return true;
+    // One by one: what is missing, such as an icon that nobody made, must not cost all others.
+    const kept = await Promise.allSettled(files.map((url) => cache.add(url)));
+    return kept[0].status === "fulfilled";
   } catch {
     return false; // private windows, full disks: the page works while it is open
   }
