@@ -94,7 +94,9 @@ def test_the_example_is_the_file_in_examples() -> None:
             assert code in example, code
 
 
-@pytest.mark.parametrize("name", ["quickstart", "howto", "concepts", "research", "outcomes"])
+@pytest.mark.parametrize(
+    "name", ["quickstart", "howto", "concepts", "research", "outcomes", "designs"]
+)
 def test_the_examples_of_a_page_run(name: str, run, capsys) -> None:
     run(*blocks(DOCS / f"{name}.md"))
     pyplot.close("all")
@@ -106,8 +108,9 @@ def test_the_examples_of_psychophysics_run(run, capsys) -> None:
 
 def test_every_page_with_an_example_is_run() -> None:
     """Here, in tests/test_format.py, or in tests/app/service."""
-    here = {"README", "quickstart", "howto", "concepts", "research", "outcomes", "psychophysics"}
-    assert {page.stem for page in PAGES if blocks(page)} == here | {"format", "service"}
+    here = {"README", "quickstart", "howto", "concepts", "research", "outcomes", "designs"}
+    others = {"psychophysics", "format", "service"}
+    assert {page.stem for page in PAGES if blocks(page)} == here | others
 
 
 @pytest.mark.parametrize("page", [README, DOCS / "results.md"], ids=["README", "results"])

@@ -44,7 +44,7 @@ def test_a_network_without_a_plug_in_has_no_weights_for_one() -> None:
 
 
 def test_an_unknown_plug_in_is_refused() -> None:
-    with pytest.raises(InputError, match="plug-ins are functions, got 'oracle'"):
+    with pytest.raises(InputError, match="plug-ins are functions, landscapes, got 'oracle'"):
         advisor_for(SPEC, "oracle", {})
     with pytest.raises(InputError, match="got 'oracle'"):
         fresh(SPEC, ModelConfig(plugin="oracle", **SIZES), seeded(0))  # type: ignore[arg-type]
