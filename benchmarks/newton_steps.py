@@ -20,12 +20,12 @@ import aline
 from aline.engine import BatchEngine
 from aline.evaluation.bounds import episode_bounds
 from aline.evaluation.information import gains
+from aline.evaluation.results import provenance
 from aline.evaluation.simulated import Protocol, play_protocol
 from aline.files import write_atomically
 from aline.model import Model
 from aline.policies import LearnedPolicy
 from aline.tasks import Task
-from aline.training.run import machine
 
 TASKS = ("discounting", "pharmacokinetics", "prey")
 FOLDER = Path(__file__).parent / "protocols"
@@ -79,11 +79,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/newton_steps.json"))
     options = parser.parse_args()
     torch.set_num_threads(1)
-    rows = []
+    rows, made = [], provenance()
     for name in options.tasks:
         rows.append(compared(name, options.budget, options.episodes))
         settings = {"budget": options.budget, "episodes": options.episodes, "seed": SEED}
-        found = {"settings": settings, "machine": machine(), "rows": rows}
+        found = {"bench": "newton_steps", **made, **settings, "rows": rows}
         write_atomically(options.out, json.dumps(found, indent=1).encode())
         print(rows[-1])
 
