@@ -17,7 +17,7 @@ const settings = {
 const jsPsych = initJsPsych();
 
 // The task's stimulus runs from -5 to 5; brightness differences are felt as ratios.
-const GREY = 128;
+const GREY = 128, PEDESTAL = 4; // of the page, and of the darker disc above it
 const difference = (stimulus) => Math.min(120, 0.5 * 10 ** ((stimulus + 5) / 4));
 
 function begin() {
@@ -31,7 +31,7 @@ function show(element, { stimulus }) {
   element.innerHTML = '<canvas width="600" height="300" style="max-width: 100%"></canvas>';
   const context = element.firstChild.getContext("2d");
   for (const [name, x] of [["left", 150], ["right", 450]]) {
-    const level = GREY + (name === side ? difference(stimulus) : 4);
+    const level = GREY + PEDESTAL + (name === side ? difference(stimulus) : 0);
     context.fillStyle = `rgb(${level}, ${level}, ${level})`;
     context.beginPath();
     context.arc(x, 150, 60, 0, 2 * Math.PI);
