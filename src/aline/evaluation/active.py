@@ -131,11 +131,17 @@ def policy_of(method: str, model: Model, problem: Problem, timed: bool = False) 
     engine: Any = engine_for(model) if timed else BatchEngine(model.network)
     if unit:
         engine = model.network.advisor.in_units(engine, NOISE)
+    return network_policy(method, engine, METHODS)
+
+
+def network_policy(method: str, engine: Any, methods: Sequence[str]) -> Policy:
+    """What a network chooses by: its own policy, or an acquisition on its predictions."""
+    kind, _, acquisition = method.partition("-")
     if kind == "ace":
         return AcePolicy(engine, acquisition=acquisition)  # type: ignore[arg-type]
     if method == "aline":
         return LearnedPolicy(engine)
-    raise InputError(f"methods are {', '.join(METHODS)}, got {method!r}")
+    raise InputError(f"methods are {', '.join(methods)}, got {method!r}")
 
 
 @dataclass(frozen=True)

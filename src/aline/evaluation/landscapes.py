@@ -12,14 +12,12 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from aline.baselines import AcePolicy, GPPolicy
+from aline.baselines import GPPolicy
 from aline.baselines.gp import Fits
 from aline.engine import BatchEngine
 from aline.episodes import FixedPool, Goal, Policy, play
-from aline.errors import InputError
-from aline.evaluation.active import Watched
+from aline.evaluation.active import Watched, network_policy
 from aline.model import Mixture, Model
-from aline.policies import LearnedPolicy
 from aline.tasks import Spec
 from aline.tasks.table_task import TableTask, TableWorld
 
@@ -76,12 +74,7 @@ def method_named(name: str, model: Model, restarts: int = RESTARTS) -> Policy:
             noise=None,
             restarts=restarts,
         )
-    engine = BatchEngine(model.network)
-    if kind == "ace":
-        return AcePolicy(engine, acquisition=acquisition)  # type: ignore[arg-type]
-    if name == "aline":
-        return LearnedPolicy(engine)
-    raise InputError(f"methods are {', '.join(METHODS)}, got {name!r}")
+    return network_policy(name, BatchEngine(model.network), METHODS)
 
 
 @dataclass(frozen=True)

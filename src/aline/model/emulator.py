@@ -26,7 +26,7 @@ LEAST = -10.0  # a log likelihood of what seems impossible: it may be the emulat
 FARTHEST = 2.0  # standard deviations that a step may move a guess
 NARROWEST, WIDEST = 0.05, 2.0  # by what factor it may change the guess's spread
 NEAREST = 0.01  # a squared change of an outcome's numbers below which all is alike
-WARY = torch.tensor([-2.0])  # logit of the trust in an emulator that has learned nothing yet
+FIRST_TRUST = torch.tensor([-2.0])  # logit of the trust in an emulator that has learned nothing yet
 FEATURES = 5  # a parameter, that a step's head sees
 
 
@@ -147,7 +147,7 @@ class NewtonStep(nn.Module):
 
     def __init__(self, width: int, hidden: int, components: int):
         super().__init__()
-        start = torch.cat([mixture_start(components, 0), WARY])
+        start = torch.cat([mixture_start(components, 0), FIRST_TRUST])
         self.head = Mlp(width + FEATURES, hidden, len(start))
         with torch.no_grad():
             self.head.second.bias.copy_(start)

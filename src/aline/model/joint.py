@@ -19,9 +19,9 @@ from torch.nn.functional import one_hot
 
 from aline.model.advice import Frame
 from aline.model.config import ModelConfig
-from aline.model.emulator import WARY, Evidence, trusted_mixture
+from aline.model.emulator import FIRST_TRUST, Evidence, trusted_mixture
 from aline.model.tokens import Mlp, octaves_of
-from aline.spaces.outcomes.mixture import STD_FLOOR, Mixture, mixture_start
+from aline.spaces.outcomes.mixture import STD_FLOOR, Mixture, mixture_start, read_mixture
 
 if TYPE_CHECKING:
     from aline.model.encoder import Encoded
@@ -51,8 +51,11 @@ class Conditional(nn.Module):
             nn.ReLU(),
             nn.Linear(config.feedforward, config.width, bias=False),
         )
-        start = torch.cat([mixture_start(config.components, 0), WARY])
-        inputs = config.width + read + 3 * parameters + 2
+        inputs = config.width + read + 3 * parameters
+        start = mixture_start(config.components, read)
+        if config.newton_steps:  # then it is laid out around a guess, which it also sees
+            inputs += 2
+            start = torch.cat([mixture_start(config.components, 0), FIRST_TRUST])
         self.head = Mlp(inputs, config.feedforward, len(start))
         with torch.no_grad():
             self.head.second.bias.copy_(start)
@@ -78,14 +81,23 @@ class Conditional(nn.Module):
         return out
 
     def belief(
-        self, tokens: Tensor, read: Tensor, relative: Tensor, own: Frame, within: Frame
+        self,
+        tokens: Tensor,
+        read: Tensor,
+        zoom: Tensor | None,
+        relative: Tensor,
+        own: Frame,
+        guess: Frame | None,
     ) -> Mixture:
-        """Of decoded tokens, in units of a guess `within` each parameter's `own` marginal."""
-        near = ((read - own.mean[..., None]) / own.std[..., None]).clamp(-FAR, FAR)
-        guess = torch.stack([within.mean, within.std.log()], -1)
-        seen = [tokens, near * (1 + near * near).rsqrt(), relative, guess]
-        numbers = self.head(torch.cat(seen, -1))
-        return trusted_mixture(numbers, within).moved(*own)
+        """Of decoded tokens, in units of each parameter's own marginal posterior, as `guess` is."""
+        mean, std = own.mean[..., None], own.std[..., None]
+        near = ((read - mean) / std).clamp(-FAR, FAR)
+        seen = [tokens, near * (1 + near * near).rsqrt(), relative]
+        if guess is None:
+            zoom = None if zoom is None else zoom - std.log()
+            return read_mixture(self.head(torch.cat(seen, -1)), near, zoom).moved(*own)
+        seen.append(torch.stack([guess.mean, guess.std.log()], -1))
+        return trusted_mixture(self.head(torch.cat(seen, -1)), guess).moved(*own)
 
 
 @dataclass(frozen=True)

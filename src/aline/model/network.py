@@ -236,10 +236,10 @@ class Network(Encoder):
         tokens = self.parameter_embedding[asked] + conditional.tokens(known, relative)
         looked = self._looked_closely(encoded, self.decode(encoded, tokens))
         own = Frame(*(part.gather(2, asked) for part in marginals))
-        within = Frame(torch.zeros(asked.shape), torch.ones(asked.shape))
+        guess = None
         if evidence is not None:
-            within = evidence.conditional(conditional.away(known, marginals), known.mask, asked)
-        return conditional.belief(looked[0], looked[1], relative, own, within)
+            guess = evidence.conditional(conditional.away(known, marginals), known.mask, asked)
+        return conditional.belief(*looked[:2], (*looked, None)[2], relative, own, guess)
 
     def _looked_closely(self, encoded: Encoded, decoded: Decoded) -> list[Tensor]:
         """What a head makes a belief about parameters of."""

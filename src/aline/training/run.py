@@ -40,7 +40,7 @@ from aline.training.possible_truths import PossibleTruths, has_parameter_likelih
 from aline.training.workers import Workers
 
 CHECKPOINT = "checkpoint.safetensors"
-HURRY = 10.0  # by what an emulator's learning rate is higher
+EMULATOR_PACE = 10.0  # its learning rate over the others'
 REFINED = {True: 0, False: 1}  # by whether a round explores: how often points are tried again
 JUDGED = 4  # rounds of which one is asked for J, a pass of its own: a line of metrics averages many
 
@@ -128,14 +128,14 @@ class Run:
         self.losses = self.workers.together(losses)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """The weights, with how fast each learn: an emulator's task is plain, so it may hurry."""
+        """The weights, and how fast they learn: an emulator's task is plain, so it may go faster."""
         emulator = self.network.emulator
         quick = list(emulator.parameters()) if emulator else []
         known = {id(one) for one in quick}
         others = [one for one in self.network.parameters() if id(one) not in known]
         return [
             {"params": others, "pace": 1.0, "weight_decay": self.config.weight_decay},
-            {"params": quick, "pace": HURRY, "weight_decay": 0.0},
+            {"params": quick, "pace": EMULATOR_PACE, "weight_decay": 0.0},
         ]
 
     @property
@@ -149,7 +149,7 @@ class Run:
         return any(PREDICTIONS not in names for names, _ in self.task.spec.targets)
 
     @property
-    def rarity(self) -> int:
+    def prediction_period(self) -> int:
         """Of how many updates one is about predictions: of all, where there is nothing else."""
         if not len(self.task.spec.parameters):
             return 1
@@ -205,7 +205,7 @@ class Run:
             if teach and not joint and self.task.explore and self.network.policy is not None:
                 informed = self.task.informative(played.world.theta, played.length, generator)
             # q learns predictions by the way; more often where a goal wants them.
-            often = update % self.rarity == 0
+            often = update % self.prediction_period == 0
             points = self.config.points if often else 0
             losses = self.losses(
                 played, generator, points=points, teach=teach and joint, informed=informed
