@@ -16,6 +16,7 @@ from aline.baselines import GPPolicy
 from aline.baselines.gp import Fits
 from aline.engine import BatchEngine
 from aline.episodes import FixedPool, Goal, Policy, play
+from aline.errors import InputError
 from aline.evaluation.active import Watched, network_policy
 from aline.model import Mixture, Model
 from aline.tasks import Spec

@@ -239,7 +239,8 @@ class Network(Encoder):
         guess = None
         if evidence is not None:
             guess = evidence.conditional(conditional.away(known, marginals), known.mask, asked)
-        return conditional.belief(*looked[:2], (*looked, None)[2], relative, own, guess)
+        zoom = (*looked, None)[2]
+        return conditional.belief(looked[0], looked[1], zoom, relative, own, guess)
 
     def _looked_closely(self, encoded: Encoded, decoded: Decoded) -> list[Tensor]:
         """What a head makes a belief about parameters of."""

@@ -128,7 +128,7 @@ class Run:
         self.losses = self.workers.together(losses)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """The weights, and how fast they learn: an emulator's task is plain, so it may go faster."""
+        """The weights, and how fast they learn: an emulator's task is plain, so it goes faster."""
         emulator = self.network.emulator
         quick = list(emulator.parameters()) if emulator else []
         known = {id(one) for one in quick}
