@@ -23,6 +23,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from torch.distributions import Distribution
+
 from aline import __version__
 from aline.episodes.goals import Target
 from aline.errors import InputError, StateError
@@ -45,14 +47,22 @@ class AlineHandler:
     `startIntensity` is shown first. `target` is what to learn and may be set while it runs; with
     `stop` it ends early once 95 % intervals are narrow enough. `storage` keeps every answer on
     disk before `addResponse` returns.
+
+    Without a model, `range=(-40, 0)` in dB or another logarithmic unit takes the shipped model
+    "detection", and `nAFC=2` says that its guess rate is 1/2. `known` are values of other
+    parameters, in the task's units, and `prior` priors, as `aline.Experiment` has them.
     """
 
     def __init__(
         self,
-        model: Model | str | Path = "psychometric",
+        model: Model | str | Path | None = None,
         nTrials: int | None = None,
         target: Target | Iterable[Target] | None = None,
         *,
+        nAFC: int | None = None,
+        range: tuple[float, float] | None = None,
+        known: Mapping[str, float] | None = None,
+        prior: Mapping[str, Distribution] | Posterior | None = None,
         intensityVals: Sequence[float] | None = None,
         minVal: float | None = None,
         maxVal: float | None = None,
@@ -63,7 +73,9 @@ class AlineHandler:
         extraInfo: Mapping[str, Any] | None = None,
         name: str = "",
     ):
-        model = model if isinstance(model, Model) else load(model)
+        model = _model(model, nAFC, range)
+        if nAFC is not None:
+            known = {"guess": 1 / _alternatives(nAFC), **(known or {})}
         if len(model.spec.design) != 1:
             raise InputError(
                 "a handler has one level a trial, and this model's designs have "
@@ -82,8 +94,9 @@ class AlineHandler:
             )
         (self._axis,) = model.spec.design.names
         self.experiment = Experiment(
-            model, target, horizon=nTrials, stop=stop, storage=storage, seed=seed
-        )
+            model, target, horizon=nTrials, stop=stop, storage=storage, seed=seed, known=known,
+            prior=prior,
+        )  # fmt: skip
         self._restrict(model, intensityVals, minVal, maxVal)
         if startIntensity is not None:
             model.spec.design.read({self._axis: startIntensity})
@@ -299,6 +312,25 @@ class AlineHandler:
             "warnings": list(self.warnings),
             "interval95": {n: self.posterior.interval(n) for n in self.posterior.names},
         }
+
+
+def _model(
+    model: Model | str | Path | None, choices: int | None, range_: tuple[float, float] | None
+) -> Model:
+    """The one given, else what is shipped for a range or a number of alternatives."""
+    if model is None:
+        model = "psychometric" if choices is None and range_ is None else "detection"
+    found = model if isinstance(model, Model) else load(model)
+    return found if range_ is None else found.in_units(**{found.spec.design.names[0]: range_})
+
+
+def _alternatives(count: int) -> int:
+    if not isinstance(count, int) or isinstance(count, bool) or count < 2:
+        raise InputError(
+            f"nAFC is the number of alternatives, at least 2, got {count!r}: leave it out where "
+            "the guess rate is not known, as with yes and no"
+        )
+    return count
 
 
 def _suffixed(name: str | Path, suffix: str) -> Path:

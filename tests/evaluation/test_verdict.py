@@ -185,3 +185,40 @@ def test_a_verdict_is_kept_in_the_card() -> None:
 
 def test_a_longer_budget_is_a_round_number() -> None:
     assert [longer(s) for s in (20, 300, 1800, 20000)] == ["5min", "15min", "1h", "24h"]
+
+
+def with_posterior(holds: float, ci95: float = 0.05) -> Verdict:
+    """A good policy of three parameters, whose own posterior holds so many of its 3.2 nats."""
+    return replace(
+        made(3.2, random=2.5, fixed=3.0, greedy=3.25),
+        parameters=3,
+        posterior=Estimate(holds, 0.1, 200),
+        missed=Estimate(3.2 - holds, ci95, 200),
+    )
+
+
+def test_a_posterior_that_misses_what_the_data_tell_is_said_with_its_remedy() -> None:
+    found = with_posterior(2.5)
+    assert found.about_posterior is not None
+    assert "holds 2.50 of the 3.20 nats" in found.about_posterior
+    assert "--budget 30min" in found.about_posterior
+    assert "experiment.refined()" in found.about_posterior
+    assert found.about_posterior in found.lines()
+
+
+@pytest.mark.parametrize("found", [with_posterior(3.1), with_posterior(2.5, ci95=0.5)])
+def test_a_posterior_that_holds_the_nats_or_may_hold_them_is_no_warning(found: Verdict) -> None:
+    assert not found.is_posterior_wide
+    assert "Train longer" not in str(found.about_posterior)
+
+
+def test_what_was_measured_of_the_posterior_is_kept_in_the_card() -> None:
+    found = with_posterior(2.5)
+    again = Verdict.from_json(json.loads(json.dumps(found.to_json())))
+    assert again.lines() == found.lines()
+
+
+def test_an_untrained_posterior_is_named() -> None:
+    task = two_parameters(line)
+    found = judge(untrained(task), task, **SHORT)
+    assert found.is_posterior_wide

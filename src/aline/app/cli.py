@@ -146,6 +146,10 @@ def train(
         Literal["immediate", "return", "paired", "pathwise", "information"] | None,
         typer.Option(help="How designs are credited, instead of as suits the task best."),
     ] = None,
+    priors: Annotated[
+        bool,
+        typer.Option("--priors", help="Let experiments choose priors, and know values."),
+    ] = False,
     workers: Annotated[
         int | None,
         typer.Option(
@@ -180,7 +184,7 @@ def train(
     options: dict[str, Any] = {
         "budget": budget, "rounds": rounds, "seed": seed,
         "resume": resume, "checkpoint": checkpoint,
-        **chosen(loaded, policy, credit, initial),
+        **chosen(loaded, policy, credit, initial, priors),
     }  # fmt: skip
     if not launched().is_first:  # only the first worker writes and speaks
         warnings.simplefilter("ignore", TaskWarning)
@@ -190,6 +194,7 @@ def train(
     same = {
         "budget": budget, "rounds": rounds, "seed": seed, "out": folder,
         "checkpoint": checkpoint, "policy": policy, "credit": credit, "initial": initial,
+        "priors": priors,
     }  # fmt: skip
     try:
         with claimed(folder):

@@ -39,13 +39,19 @@ def chosen(
     policy: Literal["pool", "box"] | None,
     credit: Credit | None,
     initial: str | None,
+    priors: bool,
 ) -> dict[str, Any]:
     """Settings of a training that differ from what suits the task best."""
     if initial is not None and policy is not None:
         raise InputError("--policy is that of the --initial model: leave it out")
+    if initial is not None and priors:
+        raise InputError("--priors is settled by the --initial model: leave it out")
     settings: dict[str, Any] = {}
-    if policy is not None:
-        settings["model"] = replace(default_model(task, is_differentiable(task)), policy=policy)
+    if policy is not None or priors:
+        usual = default_model(task, is_differentiable(task))
+        settings["model"] = replace(
+            usual, policy=policy or usual.policy, priors=priors or usual.priors
+        )
     if initial is not None:
         settings["initial"] = zoo.load(initial)
     if credit is not None:
@@ -68,7 +74,8 @@ def worker_count(asked: int | None, task: Task, rounds: int | None) -> int:
 
 def worker_arguments(task: str, options: Mapping[str, Any], *, resume: bool) -> list[str]:
     """The arguments of `aline` with which another worker does the same."""
-    given = [f"--{name}={value}" for name, value in options.items() if value is not None]
+    settings = {name: v for name, v in options.items() if v is not None and v is not False}
+    given = [f"--{name}" if v is True else f"--{name}={v}" for name, v in settings.items()]
     return ["train", task, *given, *(["--resume"] if resume else [])]
 
 

@@ -14,6 +14,7 @@ from aline.engine.runners import Array, Runner
 from aline.episodes import Context, Goal
 from aline.model import Belief, Encoded, Joint, Mixture, Network, Proposal, Summary
 from aline.model.advice import Advice, Frame, NoAdvisor
+from aline.model.prior import own_prior
 
 MANY = 64  # observations from which on a plug-in reads all anew: adding one by one takes longer
 
@@ -23,7 +24,8 @@ class Engine(Protocol):
 
     network: Network  # the one behind it, for its settings
 
-    def begin(self, batch: int) -> Any: ...  # before any data
+    # Before any data; `prior` [batch, parameter, 2] where it is not the task's own.
+    def begin(self, batch: int, prior: Tensor | None = None) -> Any: ...
 
     def read(self, context: Context) -> Any: ...  # after a whole context
 
@@ -63,9 +65,9 @@ class BatchEngine:
     def __init__(self, network: Network):
         self.network = network
 
-    def begin(self, batch: int) -> Playing:
+    def begin(self, batch: int, prior: Tensor | None = None) -> Playing:
         """The state before any data."""
-        return Playing(self.network, self.network.begin(batch))
+        return Playing(self.network, self.network.begin(batch, prior))
 
     def read(self, context: Context, advice: Advice | None = None) -> Playing:
         """The state after a whole context."""
@@ -142,7 +144,8 @@ class Data:
         most = max(context.length for context in contexts)
         mask = torch.tensor([[i < c.length for i in range(most)] for c in contexts])
         padded = Context(_padded([c.designs for c in contexts], most),
-                         _padded([c.outcomes for c in contexts], most), mask)  # fmt: skip
+                         _padded([c.outcomes for c in contexts], most), mask,
+                         _priors([c.prior for c in contexts]))  # fmt: skip
         return cls(padded, NoAdvisor())
 
     def share(self, several: list[Data]) -> None:
@@ -159,10 +162,10 @@ class LiveEngine:
     def __init__(self, network: Network, runner: Runner):
         self.network, self.runner = network, runner
 
-    def begin(self, batch: int = 1) -> Data:
+    def begin(self, batch: int = 1, prior: Tensor | None = None) -> Data:
         """The state before any data."""
         spec = self.network.spec
-        return self.read(Context.empty(batch, len(spec.design), spec.outcome.event_shape))
+        return self.read(Context.empty(batch, len(spec.design), spec.outcome.event_shape, prior))
 
     def read(self, context: Context, advice: Advice | None = None) -> Data:
         """The state after a whole context."""
@@ -226,6 +229,8 @@ class LiveEngine:
         given = self._context(state.context) | self._goal(goal, len(state.context.designs))
         if "candidates" in names:
             given["candidates"] = _rows(candidates, given["points"].shape)
+        if "prior" in names:
+            given["prior"] = self._prior(state.context)
         if "point_features" in names:
             given |= self._advice(state.advice, goal, about_points)
         return self.runner.run(given)
@@ -239,6 +244,11 @@ class LiveEngine:
             outcomes = np.zeros((len(designs), 1, *outcomes.shape[2:]), np.float32)
             mask = np.zeros((len(designs), 1), bool)
         return {"designs": designs, "outcomes": outcomes, "mask": mask}
+
+    def _prior(self, context: Context) -> Array:
+        """The experiments' priors, else the task's own."""
+        own = own_prior(len(context.designs), len(self.network.spec.parameters))
+        return (own if context.prior is None else context.prior).contiguous().numpy()
 
     def _goal(self, goal: Goal | None, batch: int) -> dict[str, Array]:
         design, parameters = len(self.network.spec.design), len(self.network.spec.parameters)
@@ -268,6 +278,15 @@ class LiveEngine:
             given["context_features"] = advice.context_features().numpy()
             given |= _framed("parameter_frame", advice.parameter_frame())
         return given
+
+
+def _priors(several: list[Tensor | None]) -> Tensor | None:
+    """Of several experiments [1, parameter, 2] as one batch."""
+    chosen = [prior for prior in several if prior is not None]
+    if not chosen:
+        return None
+    own = own_prior(1, chosen[0].shape[1])
+    return torch.cat([own if prior is None else prior for prior in several])
 
 
 def _framed(name: str, frame: Frame | None) -> dict[str, Array]:

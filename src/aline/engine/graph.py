@@ -45,6 +45,8 @@ def inputs_of(network: Network) -> dict[str, Input]:
     }
     if parameters:
         found["parameters"] = Input(("batch", parameters), torch.bool)
+    if network.prior_tokens is not None:
+        found["prior"] = Input(("batch", parameters, 2))
     if network.policy is not None and not network.is_box:
         found["candidates"] = Input(("batch", "candidate", design))
     if advisor.point_width:
@@ -91,7 +93,8 @@ class Graph(nn.Module):
         """All outputs, by name, of the inputs in their order."""
         network, given = self.network, dict(zip(self.inputs, tensors, strict=True))
         goal = self._goal(given)
-        context = Context(given["designs"], given["outcomes"], given["mask"])
+        seen = given["designs"], given["outcomes"], given["mask"]
+        context = Context(*seen, given.get("prior"))
         encoded = network.encode(context, self._advice(given))
         summary = network.summary(encoded)
         posterior = network.posterior_of(encoded, summary.decoded)

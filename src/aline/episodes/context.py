@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -15,6 +15,9 @@ class Context:
     designs: Tensor  # [batch, context, design]
     outcomes: Tensor  # [batch, context, *event], the event as the outcome's event_shape
     mask: Tensor | None = None  # bool [batch, context], False where there is only padding
+    # [batch, parameter, 2]: means and standard deviations of the priors, where they are chosen for
+    # an experiment; None is the task's own.
+    prior: Tensor | None = None
 
     @property
     def length(self) -> int:
@@ -22,19 +25,22 @@ class Context:
         return self.outcomes.shape[1]
 
     @classmethod
-    def empty(cls, batch: int, design: int, event: tuple[int, ...] = ()) -> Context:
+    def empty(
+        cls, batch: int, design: int, event: tuple[int, ...] = (), prior: Tensor | None = None
+    ) -> Context:
         """Nothing measured yet."""
-        return cls(torch.zeros(batch, 0, design), torch.zeros(batch, 0, *event))
+        designs, outcomes = torch.zeros(batch, 0, design), torch.zeros(batch, 0, *event)
+        return cls(designs, outcomes, prior=prior)
 
     def first(self, length: int) -> Context:
         """The first so many observations."""
         mask = None if self.mask is None else self.mask[:, :length]
-        return Context(self.designs[:, :length], self.outcomes[:, :length], mask)
+        return Context(self.designs[:, :length], self.outcomes[:, :length], mask, self.prior)
 
     def without(self, row: int) -> Context:
         """With one observation less, of a context without padding."""
         kept = [n for n in range(self.length) if n != row]
-        return Context(self.designs[:, kept], self.outcomes[:, kept])
+        return replace(self, designs=self.designs[:, kept], outcomes=self.outcomes[:, kept])
 
     def append(self, designs: Tensor, outcomes: Tensor) -> Context:
         """With one more observation each: designs [batch, design], outcomes [batch, *event]."""
@@ -48,4 +54,5 @@ class Context:
             torch.cat([self.designs, designs[:, None]], 1),
             torch.cat([before, outcomes[:, None]], 1),
             mask,
+            self.prior,
         )

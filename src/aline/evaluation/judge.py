@@ -76,10 +76,14 @@ class Measurement:
     def __call__(self, theta: Tensor, context: Context, seed: int) -> Tensor:
         """Nats [batch]; the same seed compares with the same draws."""
         if self.contrastive is None:
-            with torch.no_grad():
-                return gains(self.network, theta, context).double()
+            return self.by_posterior(theta, context)
         generator = torch.Generator().manual_seed(seed)
         return episode_bounds(self.task, context, theta, self.contrastive, generator)[0]
+
+    @torch.no_grad()
+    def by_posterior(self, theta: Tensor, context: Context) -> Tensor:
+        """What the network's own posterior gains, in nats [batch]."""
+        return gains(self.network, theta, context).double()
 
     @property
     def quick(self) -> Measurement:
@@ -167,6 +171,7 @@ def judge(
     }
     comparison = Comparison(task, measure, policies, clock, episodes, seed)
     told = comparison.run(progress)
+    own, missed = comparison.of_posterior()
     return Verdict(
         gained={name: mean(values) for name, values in told.items()},
         ours_minus={n: apart(told[LEARNED], v) for n, v in told.items() if n != LEARNED},
@@ -177,6 +182,9 @@ def judge(
         schedule=in_units(task, schedule),
         seconds=clock.spent,
         trained=model.spent("seconds") or 0.0,
+        parameters=len(task.spec.parameters),
+        posterior=own,
+        missed=missed,
     )
 
 
@@ -212,6 +220,7 @@ class Comparison:
     chunk: int = CHUNK
     greedy: ParticlePolicy | None = None
     told: dict[str, list[Tensor]] = field(default_factory=dict)
+    by_posterior: list[Tensor] = field(default_factory=list)  # of the learned policy's data
 
     def run(self, progress: Progress | None) -> dict[str, Tensor]:
         """What each policy's episodes told, [episode] each; greedy play's may be fewer."""
@@ -265,6 +274,15 @@ class Comparison:
         for name, (theta, context) in played.items():
             values = self.measure(theta, context, self.seed + number)
             self.told.setdefault(name, []).append(values)
+            if name == LEARNED and self.measure.contrastive is not None:
+                self.by_posterior.append(self.measure.by_posterior(theta, context))
+
+    def of_posterior(self) -> tuple[Estimate, Estimate] | tuple[None, None]:
+        """What the model's own posterior gains from the learned policy's data, and misses."""
+        if not self.by_posterior:
+            return None, None
+        own = torch.cat(self.by_posterior)
+        return mean(own), mean(torch.cat(self.told[LEARNED]) - own)
 
     def _widen(self, played: Mapping[str, tuple[Tensor, Context]]) -> None:
         """Take more contrastive draws while the cap is near and there is time."""

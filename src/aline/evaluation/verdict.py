@@ -20,6 +20,7 @@ NAMES = {
 NOTHING = "No policy learns anything here"
 SMALL = 0.02  # nats: a difference that nobody would train longer for
 NEAR = 0.97  # of what greedy play gains is as good as it
+WIDE = 0.1  # nats a parameter that a posterior may miss before a warning
 BLUNT = 0.1  # nats, or this share of what is gained: a wider interval says nothing
 BUDGETS = {
     "5min": 300,
@@ -43,6 +44,11 @@ class Verdict:
     schedule: Mapping[str, list[Value]]  # the best fixed one, in the user's units
     seconds: float  # that the measurement took
     trained: float  # seconds of training
+    # What the model's own posterior makes of the learned policy's data, and how far that is from
+    # what the data tell; None where it is what judges, or an earlier version measured.
+    parameters: int = 1
+    posterior: Estimate | None = None
+    missed: Estimate | None = None
     failed: str | None = None  # why there is none
 
     @property
@@ -103,6 +109,26 @@ class Verdict:
         if is_below_fixed and _is_above(self.over_random[FIXED]):
             return f'Train longer ({self._longer}), or use the fixed schedule (policy="fixed").'
         return f"Train longer ({self._longer})."
+
+    @property
+    def about_posterior(self) -> str | None:
+        """Whether the model's own posterior has learned what the data tell, in words."""
+        if self.posterior is None or self.missed is None:
+            return None
+        if self.is_posterior_wide:
+            return (
+                f"Its own posterior is not sharp yet: it holds {self.posterior.value:.2f} of the "
+                f"{self._nats(LEARNED)}. Train longer ({self._longer}); until then use "
+                "experiment.refined()."
+            )
+        return f"Its own posterior holds {self.posterior.value:.2f} of these nats."
+
+    @property
+    def is_posterior_wide(self) -> bool:
+        """Whether the posterior clearly misses more than it may."""
+        if self.missed is None:
+            return False
+        return self.missed.value - self.missed.ci95 > WIDE * self.parameters
 
     @property
     def _planned(self) -> tuple[Estimate, Estimate]:
@@ -171,7 +197,8 @@ class Verdict:
         for name, one in self.gained.items():
             apart = "" if name == LEARNED else _signed(self.ours_minus[name])
             lines.append(f"  {NAMES[name]:<32}{_plain(one):>14}{apart:>20}")
-        lines += ["", self.sentence, *([] if self.remedy is None else [self.remedy])]
+        words = (self.sentence, self.remedy, self.about_posterior)
+        lines += ["", *(one for one in words if one is not None)]
         return [*lines, f"{count} simulated experiments. {' '.join(self.notes)}"]
 
     def to_json(self) -> dict[str, Any]:
@@ -189,7 +216,15 @@ class Verdict:
             "schedule": dict(self.schedule),
             "seconds": round(self.seconds, 1),
             "trained": round(self.trained, 1),
+            "parameters": self.parameters,
+            **_plain_estimates(self._of_posterior),
         }
+
+    @property
+    def _of_posterior(self) -> dict[str, Estimate]:
+        """What was measured of the posterior, by name."""
+        both = {"posterior": self.posterior, "missed": self.missed}
+        return {name: one for name, one in both.items() if one is not None}
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Verdict:
@@ -201,12 +236,23 @@ class Verdict:
             for part in ("gained", "ours_minus", "over_random")
         )
         rest = {part: plain[part] for part in ("contrastive", "schedule", "seconds", "trained")}
-        return cls(gained, ours_minus, over_random, **rest)
+        own, missed = (
+            Estimate(**plain[part]) if part in plain else None for part in ("posterior", "missed")
+        )
+        return cls(
+            gained,
+            ours_minus,
+            over_random,
+            **rest,
+            parameters=plain.get("parameters", 1),
+            posterior=own,
+            missed=missed,
+        )
 
     @classmethod
     def of_failure(cls, why: str) -> Verdict:
         """There is none."""
-        return cls({}, {}, {}, None, {}, 0.0, 0.0, why)
+        return cls({}, {}, {}, None, {}, 0.0, 0.0, failed=why)
 
 
 def _plain_estimates(estimates: Mapping[str, Estimate]) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from torch.distributions import Distribution
+
 from aline import __version__
 from aline.episodes.goals import Target
 from aline.errors import InputError, StateError, UserError
@@ -13,6 +15,13 @@ from aline.experiment.checks import check_state, check_unfinished, existing_numb
 from aline.experiment.history import History
 from aline.experiment.journals import VERSION, create, now, only_name, read_journal, replay
 from aline.experiment.keys import repeated
+from aline.experiment.knowledge import (
+    Knowledge,
+    check_unknown,
+    known_names,
+    plain_knowledge,
+    unknown_names,
+)
 from aline.experiment.origin import check_model, describe, find_model
 from aline.experiment.posterior import Posterior
 from aline.experiment.predictive import JointPredictive, Predictive
@@ -36,7 +45,17 @@ from aline.experiment.trial import Trial, copied, number_of, plain_design, plain
 from aline.experiment.view import View
 from aline.model import Model
 from aline.spaces import Design
-from aline.tasks import PREDICTIONS, Task
+from aline.tasks import PREDICTIONS, Spec, Task
+
+
+def _learnable(spec: Spec, target: Any, standardise: bool, knowledge: Knowledge) -> list[Any]:
+    """A target of what is not known yet, as a journal keeps it."""
+    if target is None:
+        target = unknown_names(spec.parameters, knowledge)
+    plain = plain_target(spec, target, standardise)
+    check_unknown(knowledge, plain)
+    return plain
+
 
 _ATTEMPTS = 100  # how often to try again when other processes write to the same experiment
 
@@ -49,6 +68,10 @@ class Experiment(View):
     outcomes may come in any units: the network sees them less their mean and over their spread so
     far; parameters in the outcome's units are then in units of that spread. There `noise`, the
     standard deviation of an outcome about the truth, in its units, helps where you know it.
+
+    `known` are values of parameters that are known, {"guess": 0.5}; `prior` are priors other than
+    the task's, {"threshold": Normal(-1.0, 0.4)}, or an earlier posterior. Both need a model that
+    was trained for them (`aline train --priors`), and may be changed while it runs.
 
     `policy="fixed"` asks the best fixed schedule in the model's card (`aline evaluate MODEL
     --verdict`), trial by trial, and from its start again after its end; the posterior is as ever.
@@ -86,10 +109,13 @@ class Experiment(View):
         standardise: bool = False,
         noise: float | None = None,
         policy: str = "learned",
+        known: Mapping[str, float] | None = None,
+        prior: Mapping[str, Distribution] | Posterior | None = None,
         key: str | None = None,
     ):
         spec = check_model(model).spec
         standardise = check_standardise(spec, standardise)
+        knowledge = plain_knowledge(model, known, prior)
         created = {
             "event": "created",
             "version": VERSION,
@@ -97,7 +123,7 @@ class Experiment(View):
             "time": now(),
             "task": spec.name,
             "model": describe(model),
-            "target": plain_target(spec, target, standardise),
+            "target": _learnable(spec, target, standardise, knowledge),
             "horizon": check_count("horizon", spec.horizon if horizon is None else horizon),
             "stop": plain_stop(spec, stop),
             "seed": check_seed(seed),
@@ -106,6 +132,7 @@ class Experiment(View):
             "standardise": standardise,
             "noise": check_noise(noise, standardise),
             **plain_policy(model, policy),
+            **({"prior": knowledge} if knowledge else {}),
             **({} if key is None else {"key": check_key(key)}),
         }
         state = State.start(model, created)
@@ -157,7 +184,28 @@ class Experiment(View):
     @target.setter
     def target(self, target: Target | Iterable[Target] | None) -> None:
         state = self._state
-        self._change(target=plain_target(state.spec, target, state.is_standardised))
+        self._change(target=_learnable(state.spec, target, state.is_standardised, state.knowledge))
+
+    @property
+    def known(self) -> dict[str, float]:
+        """Values of parameters that are known; may be set at any time."""
+        known = known_names(self._state.knowledge)
+        return {name: self._state.knowledge[name]["known"] for name in known}
+
+    @known.setter
+    def known(self, known: Mapping[str, float] | None) -> None:
+        kept = {n: one for n, one in self._state.knowledge.items() if "known" not in one}
+        found = plain_knowledge(self._model, known, None)
+        self._know({**kept, **found})
+
+    def set_prior(self, prior: Mapping[str, Distribution] | Posterior | None) -> None:
+        """Begin from other priors than before; None is the task's own. What is known stays so."""
+        kept = {n: self._state.knowledge[n] for n in known_names(self._state.knowledge)}
+        self._know({**plain_knowledge(self._model, None, prior), **kept})
+
+    def _know(self, knowledge: Mapping[str, Any]) -> None:
+        check_unknown(knowledge, list(self._state.target))
+        self._change(prior=knowledge)
 
     @property
     def horizon(self) -> int:

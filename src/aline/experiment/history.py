@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from aline.errors import InputError
+from aline.experiment.knowledge import Knowledge
 from aline.experiment.posterior import Posterior
 from aline.experiment.state import State, posterior_of
 
@@ -14,6 +15,7 @@ class History:
 
     def __init__(self) -> None:
         self._rows: tuple[int, ...] = ()
+        self._knowledge: Knowledge = {}
         self._kept: dict[int, Posterior] = {}  # by how many observations they know
 
     def of(self, state: State, lengths: Sequence[int] | None = None) -> list[Posterior]:
@@ -22,12 +24,12 @@ class History:
         wanted = range(count + 1) if lengths is None else lengths
         if any(not 0 <= n <= count for n in wanted) or sorted(wanted) != list(wanted):
             raise InputError(f"lengths must ascend from 0 to {count} at most, got {lengths!r}")
-        shared = _shared(self._rows, state.rows)
+        shared = _shared(self._rows, state.rows) if state.knowledge == self._knowledge else -1
         kept = {n: known for n, known in self._kept.items() if n <= shared}
         missing = [n for n in wanted if n not in kept and n < count]
         kept |= {n: _posterior(state, n) for n in missing}
         kept.setdefault(count, state.posterior)
-        self._rows, self._kept = state.rows, kept
+        self._rows, self._kept, self._knowledge = state.rows, kept, state.knowledge
         return [kept[n] for n in wanted]
 
 

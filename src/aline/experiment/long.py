@@ -75,7 +75,7 @@ def draw_posterior(
 def thinned(seen: Context, most: int) -> Context:
     """At most so many observations, evenly spread over all."""
     rows = torch.linspace(0, seen.length - 1, min(most, seen.length)).round().long()
-    return Context(seen.designs[:, rows], seen.outcomes[:, rows])
+    return Context(seen.designs[:, rows], seen.outcomes[:, rows], prior=seen.prior)
 
 
 @torch.no_grad()

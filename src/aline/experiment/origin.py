@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from aline import zoo
 from aline.errors import InputError, NotFoundError, StateError
@@ -19,15 +20,19 @@ def check_model(model: Model) -> Model:
     return model
 
 
-def describe(model: Model) -> dict[str, str | None]:
+def describe(model: Model) -> dict[str, Any]:
     """A model as a journal names it: where it was loaded from, and what it is."""
-    return {"source": _source(model), "digest": model.digest}
+    units = {name: list(ends) for name, ends in model.units.items()}
+    plain = {"source": _source(model), "digest": model.digest}
+    return {**plain, "units": units} if units else plain
 
 
 def find_model(created: Event, name: str, model: Model | None) -> Model:
     """The model of a stored experiment: the one passed, or the one where it was; checked."""
     if model is None:
         model = _load(created["model"]["source"], name)
+        units = created["model"].get("units", {})
+        model = model.in_units(**units) if units else model
     if check_model(model).digest != created["model"]["digest"]:
         raise StateError(
             f"experiment {name!r} was run with another model of task {created['task']!r}: "

@@ -167,9 +167,16 @@ class Refiner:
             width *= math.exp(float(better.double().mean()) - ACCEPTED)
         return cloud
 
+    def _log_prior(self, z: Tensor) -> Tensor:
+        """Log density [draw] under the prior, up to a constant."""
+        if self.seen.prior is not None:
+            mean, std = self.seen.prior[0].double().unbind(-1)
+            z = (z - mean) / std
+        return -0.5 * z.square().sum(-1)
+
     def measure(self, z: Tensor) -> _Cloud:
         """Draws [draw, parameter] with their densities; of long data, piece by piece."""
-        p = -0.5 * z.square().sum(-1)
+        p = self._log_prior(z)
         for start in range(0, self.seen.length, PIECE):
             rows = slice(start, start + PIECE)
             designs, outcomes = self.seen.designs[:, rows], self.seen.outcomes[:, rows]

@@ -22,6 +22,7 @@ from aline.episodes.goals import Target
 from aline.errors import StateError, StorageError
 from aline.experiment.allowed import Allowed, plain_restriction
 from aline.experiment.keys import Keys
+from aline.experiment.knowledge import Knowledge, knowledge_warnings, network_prior
 from aline.experiment.posterior import Posterior
 from aline.experiment.predictive import JointPredictive, Predictive, predictive_of
 from aline.experiment.refine import can_refine
@@ -61,6 +62,7 @@ class State:
     allowed: Allowed
     seed: int
     evidence: Evidence  # that outcomes are not typical
+    knowledge: Knowledge = field(default_factory=dict)  # what was known beforehand
     fixed: FixedPolicy | None = None  # asks a schedule, in place of the policy
     trials: tuple[Trial, ...] = ()
     open: Mapping[int, Tensor] = field(default_factory=dict)  # trial -> its design [design]
@@ -83,7 +85,8 @@ class State:
             engine = model.network.advisor.in_units(engine, event.get("noise"))
         return cls(
             policy=LearnedPolicy(engine, candidates=event["candidates"]),
-            data=engine.begin(1),
+            data=engine.begin(1, network_prior(model.spec.parameters, event.get("prior", {}))),
+            knowledge=event.get("prior", {}),
             goal=goal_of(model.spec, target),
             target=target,
             horizon=event["horizon"],
@@ -171,7 +174,10 @@ class State:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Why not to believe the posterior, a sentence each."""
-        beyond = tuple(beyond_training(self.spec, self.context))
+        beyond = (
+            *beyond_training(self.spec, self.context),
+            *knowledge_warnings(self.spec.parameters, self.knowledge),
+        )
         return (*self.misfit, *beyond, *((REFINE,) if beyond and self._can_refine else ()))
 
     @property
@@ -374,7 +380,18 @@ def _changed(state: State, event: Event) -> Changes:
     if "target" in event:
         target = read_target(state.spec, event["target"])
         changes |= {"target": target, "goal": goal_of(state.spec, target)}
+    if "prior" in event:
+        changes |= _knowing(state, event["prior"])
     return changes
+
+
+def _knowing(state: State, knowledge: Knowledge) -> Changes:
+    """With other knowledge beforehand: all data are read anew."""
+    prior = network_prior(state.spec.parameters, knowledge)
+    context = replace(state.context, prior=prior)
+    return {"knowledge": knowledge, "data": state.engine.read(context),
+            "evidence": state.evidence.restart(),
+            "unchecked": _all_unchecked(state, context)}  # fmt: skip
 
 
 def _closed(state: State, event: Event) -> Changes:

@@ -252,7 +252,8 @@ def _with_swaps(
         assert mirrored is not None
         outcomes[:, row, start:] = mirrored
     designs = context.designs.repeat_interleave(many, 0)
-    read = engine.read(Context(designs, outcomes.flatten(0, 1)))
+    prior = None if context.prior is None else context.prior.repeat_interleave(many, 0)
+    read = engine.read(Context(designs, outcomes.flatten(0, 1), prior=prior))
     found = engine.predictive(read, design.repeat_interleave(many, 0)[:, None])[:, 0].double()
     return found.each(lambda tensor: tensor.unflatten(0, (batch, many)))
 

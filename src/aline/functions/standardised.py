@@ -99,7 +99,7 @@ class StandardisedEngine:
         unit = self.network.spec.outcome.log_volume(torch.zeros((), dtype=torch.float64)).exp()
         self.noise = None if noise is None else noise / float(unit)
 
-    def begin(self, batch: int) -> Standardised:
+    def begin(self, batch: int, prior: Tensor | None = None) -> Standardised:
         """The state before any data, in double precision: outcomes may differ little."""
         nothing = torch.zeros(batch, 0, dtype=torch.float64)
         return self.read(Context(torch.zeros(batch, 0, len(self.network.spec.design)), nothing))

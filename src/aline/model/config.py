@@ -41,6 +41,8 @@ class ModelConfig:
     newton_steps: int = 0
     # Whether q also knows every parameter given others (model/joint.py).
     joint: bool = True
+    # Whether priors may be chosen, and values known, at run time (model/prior.py).
+    priors: bool = False
     # What knows more of the task than a network learns (model/advice.py), and its settings.
     plugin: str | None = None
     plugin_settings: Mapping[str, Any] = field(default_factory=dict)
@@ -48,6 +50,8 @@ class ModelConfig:
     def __post_init__(self) -> None:
         if self.plugin is None and self.policy == "plugin":
             raise InputError("policy='plugin' needs a plugin, such as 'functions'")
+        if self.priors and self.plugin is not None:
+            raise InputError(f"priors=True is not for models with the plugin {self.plugin!r}")
         if self.width % self.heads:
             raise InputError(
                 f"width must be a multiple of heads, got width {self.width} and {self.heads} heads"

@@ -89,9 +89,10 @@ class Evidence(NamedTuple):
     precision: Tensor  # [batch, group, parameter, parameter], positive definite
 
     @classmethod
-    def of(cls, log_prob: Tensor, guess: Frame) -> Evidence:
+    def of(cls, log_prob: Tensor, guess: Frame, prior: Frame | None) -> Evidence:
         """From log likelihoods [batch, group, 1 + 2 * parameter, n] at `points_around` a guess.
 
+        Without a `prior` chosen for the experiment it is the task's own, N(0, 1).
         The likelihood of one observation is taken to depend on one combination of the parameters:
         then its second derivatives are the outer product of those along each parameter.
         """
@@ -99,11 +100,13 @@ class Evidence(NamedTuple):
         here, above, below = log_prob.split([1, count, count], 2)
         slope, bend = (above - below) / 2, above + below - 2 * here
         root = slope.sign() * (-bend).clamp_min(0.0).sqrt()
-        of_prior = torch.diag_embed(guess.std.square())
+        away, width = guess.mean, guess.std
+        if prior is not None:
+            away, width = (away - prior.mean) / prior.std, width / prior.std
         return cls(
-            slope.sum(-1) - guess.mean * guess.std,
-            bend.sum(-1) - guess.std.square(),
-            root @ root.mT + of_prior,
+            slope.sum(-1) - away * width,
+            bend.sum(-1) - width.square(),
+            root @ root.mT + torch.diag_embed(width.square()),
         )
 
     def step(self) -> Frame:

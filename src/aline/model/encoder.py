@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from aline.episodes import Context
 from aline.errors import InternalError
-from aline.model.advice import Advice, advisor_for
+from aline.model.advice import Advice, Frame, advisor_for
 from aline.model.attention import Keys, Layers, bias_of
 from aline.model.config import ModelConfig
 from aline.model.tokens import DesignEmbedder, Mlp, RawNumbers
@@ -38,6 +38,14 @@ class Encoded:
     extra: Context | None = None  # these observations, [batch * group, n, ...]
     policy_keys: list[Keys] | None = None  # as the policy reads them, where that is kept
     is_expanded: bool = False  # whether each group is a row
+
+    @property
+    def prior(self) -> Frame | None:
+        """Priors [batch, group or 1, parameter] chosen for an experiment."""
+        if self.context.prior is None:
+            return None
+        rows = self.context.prior.unflatten(0, (self.shape[0], -1))
+        return Frame(*rows.unbind(-1))
 
     def fold(self, tokens: Tensor) -> Tensor:
         """[batch, group, ...] as rows and their groups."""
@@ -121,6 +129,7 @@ class Encoder(nn.Module):
         again = Context(
             old.designs.scatter(1, steps[..., None].expand_as(new.designs), new.designs),
             old.outcomes.scatter(1, _index(steps, new.outcomes), new.outcomes),
+            prior=old.prior,
         )
         if self.config.context == "full":
             return self.encode(again)
@@ -183,10 +192,12 @@ def _expand(context: Context, visible: Tensor, extra: Context | None) -> Context
     designs = context.designs.repeat_interleave(groups, 0)
     outcomes = context.outcomes.repeat_interleave(groups, 0)
     mask = visible.flatten(0, 1)
+    prior = None if context.prior is None else context.prior.repeat_interleave(groups, 0)
     if extra is None:
-        return Context(designs, outcomes, mask)
+        return Context(designs, outcomes, mask, prior)
     return Context(
         torch.cat([designs, extra.designs], 1),
         torch.cat([outcomes, extra.outcomes], 1),
         torch.cat([mask, torch.ones(extra.designs.shape[:2], dtype=torch.bool)], 1),
+        prior,
     )

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -16,11 +16,11 @@ import torch
 from torch import Tensor
 
 from aline import __version__
-from aline.errors import CheckpointError
+from aline.errors import CheckpointError, InputError
 from aline.files import read_tensors, write_atomically, write_tensors
 from aline.model.config import ModelConfig
 from aline.model.network import Network
-from aline.tasks import Spec
+from aline.tasks import Spec, get
 
 WEIGHTS, CARD = "weights.safetensors", "card.json"
 
@@ -33,6 +33,7 @@ class Model:
     training: Mapping[str, Any] = field(default_factory=dict)
     measurements: Mapping[str, Any] = field(default_factory=dict)
     source: Path | None = None  # the folder it was loaded from, where it can be found again
+    units: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # by `in_units`
 
     def __repr__(self) -> str:
         weights = sum(parameter.numel() for parameter in self.network.parameters())
@@ -44,6 +45,27 @@ class Model:
     def spec(self) -> Spec:
         """The task without its simulator."""
         return self.network.spec
+
+    def in_units(self, **ranges: tuple[float, float]) -> Model:
+        """The same model for another range of designs, with parameters in the same units.
+
+        For tasks that are the same on any axis: load("detection").in_units(stimulus=(-40, 0)).
+        """
+        (axis, *_), config = self.spec.design.names, self.spec.config
+        if set(ranges) != {axis} or not {"low", "high"} <= set(config):
+            raise InputError(
+                f"in_units is for a task whose axis may have any range, as detection's stimulus, "
+                f"got {', '.join(ranges) or 'nothing'} for {self.spec.name}: train it with the "
+                "range that you need"
+            )
+        low, high = (float(end) for end in ranges[axis])
+        if not low < high:
+            raise InputError(f"a range goes from low to high, got ({low:g}, {high:g}) for {axis}")
+        task = get(self.spec.name, **{**config, "low": low, "high": high})
+        network = Network(task.fitted().spec, self.network.config)
+        network.load_state_dict(self.network.state_dict())
+        network.eval().requires_grad_(False)
+        return replace(self, network=network, units={axis: (low, high)})
 
     @cached_property
     def digest(self) -> str:

@@ -25,6 +25,7 @@ from aline.model.encoder import Encoded, Encoder, append_keys
 from aline.model.heads import Head
 from aline.model.joint import Conditional, Joint, Known
 from aline.model.policy import PolicyHalf, Proposal, Read
+from aline.model.prior import PriorTokens, own_prior, seen_from
 from aline.model.tokens import Added
 from aline.model.zoom import RawObservations, Zoom
 from aline.spaces import Belief, Real
@@ -78,6 +79,7 @@ class Network(Encoder):
         if config.newton_steps and len(spec.parameters) and config.plugin is None:
             self.emulator = Emulator(spec.outcome, design, len(spec.parameters), config.width)
             self.newton_steps.extend(NewtonStep(*sizes) for _ in range(config.newton_steps))
+        self.prior_tokens = PriorTokens(len(spec.parameters), config) if config.priors else None
         self.conditional: Conditional | None = None
         if config.joint and len(spec.parameters) > 1 and config.plugin is None:
             self.conditional = Conditional(len(spec.parameters), raw + closer, config)
@@ -95,10 +97,10 @@ class Network(Encoder):
 
     # Episodes that are played: the policy's keys are kept, and nothing can be learned.
 
-    def begin(self, batch: int) -> Encoded:
-        """Nothing measured yet."""
+    def begin(self, batch: int, prior: Tensor | None = None) -> Encoded:
+        """Nothing measured yet; `prior` [batch, parameter, 2] where it is not the task's own."""
         event = self.spec.outcome.event_shape
-        empty = self.encode(Context.empty(batch, len(self.spec.design), event))
+        empty = self.encode(Context.empty(batch, len(self.spec.design), event, prior))
         if self.policy is None:
             return empty
         return replace(empty, policy_keys=self.policy.keys(empty.hidden))
@@ -159,24 +161,37 @@ class Network(Encoder):
         return self._guesses_of(encoded, parameters), self._predictive(encoded, predicted, frame)
 
     def _parameter_tokens(self, encoded: Encoded) -> Tensor:
-        tokens = self.parameter_embedding.expand(*encoded.shape, -1, -1)
+        tokens = self._with_prior(encoded, self.parameter_embedding.expand(*encoded.shape, -1, -1))
         out: Tensor = self.context_advice(tokens, encoded.advice.context_features()[:, :, None])
         return out
 
     def _point_tokens(self, encoded: Encoded, points: Tensor) -> tuple[Tensor, Frame | None]:
         features, frame = encoded.advice.at_points(points)
         tokens = self.design_embedder(_grouped(points)) + self.prediction_marker
-        tokens = tokens.expand(*encoded.shape, *tokens.shape[2:])
+        tokens = self._with_prior(encoded, tokens.expand(*encoded.shape, *tokens.shape[2:]))
         return self.point_advice(tokens, features), frame
+
+    def _with_prior(self, encoded: Encoded, tokens: Tensor) -> Tensor:
+        """Tokens that know the experiment's priors."""
+        prior = self._prior(encoded)
+        return tokens if self.prior_tokens is None else tokens + self.prior_tokens(prior)
+
+    def _prior(self, encoded: Encoded) -> Frame | None:
+        """The experiment's priors, where the network can take them."""
+        if self.prior_tokens is None or encoded.prior is not None:
+            return encoded.prior
+        own = own_prior(encoded.shape[0], len(self.spec.parameters))
+        return Frame(*own[:, None].unbind(-1))
 
     def posterior_of(self, encoded: Encoded, decoded: Decoded) -> Mixture:
         """As `posterior`, of parameters that were decoded already."""
         return self._guesses_of(encoded, decoded)[-1]
 
     def _guesses_of(self, encoded: Encoded, decoded: Decoded) -> list[Mixture]:
-        read = self._looked_closely(encoded, decoded)
-        belief: Mixture = self.posterior_head(*read)
-        frame = encoded.advice.parameter_frame()
+        read, prior = self._looked_closely(encoded, decoded), self._prior(encoded)
+        seen = read if prior is None else seen_from(prior, *read)
+        belief: Mixture = self.posterior_head(*seen)
+        frame = encoded.advice.parameter_frame() if prior is None else prior
         found = [belief if frame is None else belief.moved(*frame)]
         for step in self.newton_steps:
             guess = moments_of(found[-1])
@@ -192,7 +207,7 @@ class Network(Encoder):
             log_prob = log_prob.masked_fill(encoded.bias[:, 0, ..., 1:] < 0, 0.0)
         if encoded.extra is not None:
             log_prob = torch.cat([log_prob, self._emulated(points, encoded.extra, 2)], -1)
-        return Evidence.of(encoded.unfold(log_prob), guess)
+        return Evidence.of(encoded.unfold(log_prob), guess, self._prior(encoded))
 
     def learned_likelihood(self, theta: Tensor, designs: Tensor, outcomes: Tensor) -> Tensor:
         """Log likelihoods [..., n] by the emulator, of theta [..., parameter]; axes broadcast."""
@@ -233,7 +248,8 @@ class Network(Encoder):
         if conditional is None:
             raise InternalError("this network knows each parameter by itself only")
         relative = conditional.relative(known, marginals)
-        tokens = self.parameter_embedding[asked] + conditional.tokens(known, relative)
+        tokens = self._with_prior(encoded, self.parameter_embedding[asked])
+        tokens = tokens + conditional.tokens(known, relative)
         looked = self._looked_closely(encoded, self.decode(encoded, tokens))
         own = Frame(*(part.gather(2, asked) for part in marginals))
         guess = None

@@ -39,6 +39,8 @@ class LearnedPolicy:
     An informed policy judges designs by its task's likelihood (policies/informed.py): that of
     `task`, or of the built-in one that the network was trained for, and for all parameters whatever
     the goal. Where there is none it is a pool policy. When `explore` is set, it only glances.
+
+    Episodes begin with `prior` [batch, parameter, 2], where it is not the task's own.
     """
 
     engine: Engine
@@ -46,6 +48,7 @@ class LearnedPolicy:
     candidates: int = 200
     refine: int | None = None
     task: Task | None = None
+    prior: Tensor | None = None
 
     @cached_property
     def informed(self) -> Informed | None:
@@ -73,7 +76,7 @@ class LearnedPolicy:
 
     def begin(self, goal: Goal) -> Memory:
         """Nothing measured yet."""
-        return Memory(self.engine.begin(len(goal.parameters)), goal)
+        return Memory(self.engine.begin(len(goal.parameters), self.prior), goal)
 
     def observe(self, memory: Memory, design: Tensor, outcome: Tensor) -> Memory:
         """Take in one more observation."""

@@ -140,6 +140,11 @@ class Parameters:
             raise InputError(f"parameter values must fit one shape, got {shapes}") from None
         return torch.stack(columns, -1) if columns else torch.zeros(0)
 
+    def coordinate(self, name: str, value: Tensor) -> Tensor:
+        """Values [...] of a parameter that is one number, on the network's scale."""
+        (column,) = self.index(name)
+        return self._checked(column, value)
+
     def _checked(self, column: int, value: Tensor) -> Tensor:
         """On the network's scale, if it lies in the prior's support."""
         low, high = self.scales[column].support

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -100,7 +100,9 @@ class Psychometric(Task):
         horizon: int = 30,
         start: int = 0,
         name: str = "psychometric-own",
-        config: Mapping[str, int] | None = None,
+        config: Mapping[str, float] | None = None,
+        targets: Mapping[tuple[str, ...], float] | None = None,
+        model: Mapping[str, Any] | None = None,
     ):
         self.link, self.form = _named("link", LINKS, link), _named("form", FORMS, form)
         where = _named("axis", AXES, axis) if isinstance(axis, str) else Axis(axis)
@@ -111,7 +113,7 @@ class Psychometric(Task):
         }
         design = Box(stimulus=where.range)
         self._check_positions(link, design)
-        targets = {("threshold", "slope"): 1.0} | ({tuple(free): 1.0} if free else {})
+        usual = {("threshold", "slope"): 1.0} | ({tuple(free): 1.0} if free else {})
         super().__init__(
             name=name,
             parameters={
@@ -124,14 +126,14 @@ class Psychometric(Task):
             simulate=self._simulate,
             log_likelihood=self._log_likelihood,
             horizon=horizon,
-            targets=targets,
+            targets=targets or usual,
             # The rates are learned more slowly: of what 30 trials tell about them the second half
             # brings 0.37, about threshold and slope 0.24 (docs/notes/goals.md, "Goals in turn").
-            turns={("threshold", "slope"): 2, tuple(free): 3} if free else None,
+            turns={("threshold", "slope"): 2, tuple(free): 3} if free and not targets else None,
             resolution=0.015,  # the steepest functions rise within a fiftieth of the axis
             start=start,
             # The policy has little left to compute: one layer learns from the teacher as two do.
-            model={"policy_layers": 1},
+            model={"policy_layers": 1, **(model or {})},
             # Without the noise of single truths a batch bears more updates.
             training={"updates": 10, "policy_updates": 5, "greedy_share": 0.8},
             config=config,
@@ -261,8 +263,35 @@ def signed(horizon: int = 40) -> Psychometric:
     )
 
 
+def detection(horizon: int = 40, low: float = 0.0, high: float = 1.0) -> Psychometric:
+    """A Weibull function of a stimulus on a logarithmic axis, for any number of alternatives.
+
+    Stimuli lie between `low` and `high`, in dB or another logarithmic unit, which threshold and
+    slope share. The guess rate is 1 / n of a choice among n, said when an experiment begins
+    (`known={"guess": 0.5}`), or unknown, as with yes and no. At the threshold the observer detects
+    63 % of what can be detected: 82 % right of two alternatives with no lapses. The slope is the
+    width of the transition: 10^((x - threshold) / slope) is the exponent, so QUEST+'s and
+    mQUESTPlus's beta, of dB, is 20 / slope.
+    """
+    every, span = ("threshold", "slope", "guess", "lapse"), high - low
+    return Psychometric(
+        "gumbel",
+        guess=Uniform(0.0, 0.6),
+        lapse=Uniform(0.0, 0.1),
+        axis=(low, high),
+        threshold=Uniform(low, high),
+        slope=Uniform(0.02 * span, 0.4 * span),
+        horizon=horizon,
+        name="detection",
+        config={"horizon": horizon, "low": low, "high": high},
+        targets={("threshold",): 1.0, ("threshold", "slope"): 1.0, every: 1.0, every[2:]: 0.5},
+        model={"priors": True},
+    )
+
+
 PRESETS: dict[str, Callable[..., Psychometric]] = {
     "psychometric": psychometric,
+    "detection": detection,
     "psychometric-2afc": two_alternatives,
     "psychometric-weibull": contrast,
     "psychometric-logistic": logistic,

@@ -238,7 +238,7 @@ def paired_pool_loss(
     instead of sampling one.
     """
     at = sample_decisions(network, played, generator)
-    designs = alternatives(at, played, config, network, generator)
+    designs = alternatives(at.known, played, config, network, generator)
     with torch.no_grad():
         value = judge(network, played, at, designs, generator)
         advantage = standardise(value - value.mean(1, keepdim=True), at.step)
@@ -247,7 +247,7 @@ def paired_pool_loss(
 
 
 def alternatives(
-    at: Decisions,
+    known: tuple[Encoded, Summary],
     played: Played,
     config: TrainingConfig,
     network: Network,
@@ -258,7 +258,7 @@ def alternatives(
     half = config.alternatives // 2
     uniform = played.world.sample(config.candidates, generator)
     with torch.no_grad():
-        scores = network.scores(*at.known, played.goal, uniform)[:, 0]
+        scores = network.scores(*known, played.goal, uniform)[:, 0]
     rest = config.alternatives - half
     drawn = torch.multinomial(scores.softmax(1), rest, True, generator=generator)
     liked = uniform.gather(1, drawn[..., None].expand(-1, -1, len(space)))

@@ -13,17 +13,19 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from aline.model import ModelConfig, Network
+from aline.model import Encoded, ModelConfig, Network, Summary
+from aline.model.prior import own_prior
 from aline.policies.information import LogProb, expected_information
 from aline.tasks import PREDICTIONS, Task
 from aline.training.config import TrainingConfig
+from aline.training.lessons import Lesson, Lessons
 from aline.training.losses import (
-    Decisions,
     Played,
     alternatives,
     paired_pool_loss,
-    sample_decisions,
+    read_for_policy,
     spread_near,
+    up_to,
 )
 from aline.training.possible_truths import has_parameter_likelihood
 
@@ -38,64 +40,62 @@ class ParticleTeacher:
     """Knows what designs tell about parameters, as far as possible truths do."""
 
     def __init__(self, task: Task):
-        self.task = task
+        self.task, self.lessons = task, Lessons()
 
     def loss(
         self, network: Network, played: Played, config: TrainingConfig, generator: torch.Generator
     ) -> Tensor:
-        """Squared error of the policy's scores against the worth of designs at one state each.
-
-        Both count from their mean over a state's designs: what a state is worth is not the policy's
-        to say. The worth is an estimate; its noise averages out in squares, where a softmax of it
-        would prefer designs whose worth is least certain.
-        """
+        """Of a new lesson about one state of each episode; goals of predictions are paired."""
         if played.goal.points.shape[1]:
             return paired_pool_loss(network, played, config, generator)
-        at = sample_decisions(network, played, generator)
-        compared = replace(config, alternatives=COMPARED)
-        designs = alternatives(at, played, compared, network, generator)
+        step = torch.randint(played.length, (played.batch,), generator=generator)
+        known = read_for_policy(network, played, step[:, None])
         with torch.no_grad():
-            worth = self.worth(network, played, at, designs, generator)
-            worth = worth - worth.mean(1, keepdim=True)
-            wanted = SHARPNESS * worth / spread_near(worth, at.horizon)[:, None]
-        scores = network.scores(*at.known, played.goal, designs)[:, 0]
-        scores = scores - scores.mean(1, keepdim=True)
-        return torch.nn.functional.smooth_l1_loss(scores, wanted)
+            lesson = self.lesson(network, played, step, known, config, generator)
+        self.lessons.add(lesson)
+        return lesson.loss(network, known)
+
+    def lesson(
+        self,
+        network: Network,
+        played: Played,
+        step: Tensor,
+        known: tuple[Encoded, Summary],
+        config: TrainingConfig,
+        generator: torch.Generator,
+    ) -> Lesson:
+        """What designs are worth after `step` [batch] observations."""
+        compared = replace(config, alternatives=COMPARED)
+        designs = alternatives(known, played, compared, network, generator)
+        worth = self.worth(network, played, step, designs, generator)
+        worth = worth - worth.mean(1, keepdim=True)
+        wanted = SHARPNESS * worth / spread_near(worth, step)[:, None]
+        seen, goal = played.context, played.goal.parameters
+        prior = own_prior(*goal.shape) if seen.prior is None else seen.prior
+        return Lesson(seen.designs, seen.outcomes, step, goal, designs, wanted, prior)
 
     def worth(
         self,
         network: Network,
         played: Played,
-        at: Decisions,
+        step: Tensor,
         designs: Tensor,
         generator: torch.Generator,
     ) -> Tensor:
-        """Nats [batch, n] about the goal that designs [batch, n, design] are expected to tell.
-
-        They are told beside all other observations up to the horizon: where that lies ahead, what
-        later trials tell anyway does not count.
-        """
-        order = torch.arange(played.length)
-        seen = (order < at.horizon[:, None]) & (order != at.step[:, None])
-        truths, log_prob = self.truths(network, played, at, seen[:, None], generator)
+        """Nats [batch, n] about the goal that designs [batch, n, design] are expected to tell."""
+        truths, log_prob = self.truths(network, played, step, generator)
         kernel = goal_kernel(truths, played.goal.parameters)
         return expected_information(self.task, truths, designs, ASKED, generator, kernel, log_prob)
 
     def truths(
-        self,
-        network: Network,
-        played: Played,
-        at: Decisions,
-        seen: Tensor,
-        generator: torch.Generator,
+        self, network: Network, played: Played, step: Tensor, generator: torch.Generator
     ) -> tuple[Tensor, LogProb]:
-        """Truths [batch, n, parameter] given what was `seen`, and their likelihood."""
-        possible = played.possible_truths
+        """Truths [batch, n, parameter] after `step` [batch] observations, and their likelihood."""
+        seen, possible = up_to(step[:, None], played.length), played.possible_truths
         if possible is None:
             drawn = network.joint(played.read(network, seen)).sample(TRUTHS, generator)
             return drawn[:, 0], network.learned_likelihood
-        stage = possible.stage[at.horizon - 1]
-        truths = possible.given(seen, stage[:, None], TRUTHS, generator)[:, 0]
+        truths = possible.given(seen, possible.stage[step][:, None], TRUTHS, generator)[:, 0]
         shuffled = torch.randperm(TRUTHS, generator=generator)  # they come in order
         return truths[:, shuffled], self.task.log_prob
 

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from aline.episodes import Context
+from aline.model.prior import own_prior
 from aline.policies.importance import tempered
 from aline.policies.information import WORST
 from aline.spaces.outcomes import Mixture
@@ -28,6 +29,7 @@ from aline.tasks import Task
 
 PRIOR_SHARE = 0.1  # of q's others come from the prior, so that no weight can explode
 TOGETHER_SHARE = 0.6  # of the others come from a normal that fits the parameters together
+_LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 WIDENED = 1.5  # its covariance, so that its tails are not too light
 
 
@@ -62,13 +64,16 @@ class PossibleTruths:
         """Draw `count` others a stage from q [batch, stage, parameter] at its start."""
         starts, stage = stage_starts(context.length), []
         theta, weights, fits = [], [], []
+        prior = Priors.of(context.prior, truth)
         for i, (start, end) in enumerate(pairwise([*starts, context.length + 1])):
             if start == 0:  # nothing is known: the others come from the prior
-                others = torch.randn(len(truth), count, truth.shape[1], generator=generator)
+                others = prior.sample(count, generator)
                 all_ = torch.cat([truth[:, None], others], 1)
                 weight = torch.zeros(all_.shape[:2])
             else:
-                proposal = Proposal.fitted(task, context, q[:, i], start, count // 2, generator)
+                proposal = Proposal.fitted(
+                    task, context, prior, q[:, i], start, count // 2, generator
+                )
                 all_ = torch.cat([truth[:, None], proposal.sample(count, generator)], 1)
                 weight = -proposal.log_prob_over_prior(all_)
             theta.append(all_)
@@ -98,6 +103,31 @@ class PossibleTruths:
 
 
 @dataclass(frozen=True)
+class Priors:
+    """The priors of a batch of episodes, normal on the network's scale."""
+
+    mean: Tensor  # [batch, 1, parameter]
+    std: Tensor  # the same
+
+    @classmethod
+    def of(cls, chosen: Tensor | None, truth: Tensor) -> Priors:
+        """Those chosen [batch, parameter, 2], or the task's own, for truths [batch, parameter]."""
+        prior = own_prior(*truth.shape) if chosen is None else chosen
+        return cls(*prior[:, None].unbind(-1))
+
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        """Draws [batch, count, parameter]."""
+        batch, _, parameters = self.mean.shape
+        noise = torch.randn(batch, count, parameters, generator=generator)
+        return self.mean + self.std * noise
+
+    def log_prob(self, theta: Tensor) -> Tensor:
+        """Log density [batch, n] of theta [batch, n, parameter]."""
+        z = (theta - self.mean) / self.std
+        return (-0.5 * z.square() - self.std.log() - _LOG_SQRT_2PI).sum(-1)
+
+
+@dataclass(frozen=True)
 class Proposal:
     """Where others are drawn from: q's marginals, a normal that fits them together, the prior.
 
@@ -108,25 +138,26 @@ class Proposal:
     q: Mixture  # [batch, parameter]
     mean: Tensor  # [batch, parameter]
     root: Tensor  # [batch, parameter, parameter], lower Cholesky factor of the covariance
+    prior: Priors
 
     @classmethod
     def fitted(
-        cls, task: Task, context: Context, q: Mixture, length: int, count: int,
+        cls, task: Task, context: Context, prior: Priors, q: Mixture, length: int, count: int,
         generator: torch.Generator,
     ) -> Proposal:  # fmt: skip
         """After the first `length` observations, by `count` draws."""
-        drawn = _mixed_draws(q, count, generator)
+        drawn = _mixed_draws(q, prior, count, generator)
         log_weight = _log_likelihood(task, drawn, context, length).sum(-1)
-        weight = tempered(log_weight - _q_over_prior(q, drawn), max(4.0, count / 8))
+        weight = tempered(log_weight - _q_over_prior(q, prior, drawn), max(4.0, count / 8))
         mean = (weight[..., None] * drawn).sum(1)
         away = drawn - mean[:, None]
         covariance = torch.einsum("bn,bni,bnj->bij", weight, away, away)
         floor = torch.diag_embed(1e-6 + 1e-3 * covariance.diagonal(dim1=1, dim2=2))
-        return cls(q, mean, torch.linalg.cholesky(WIDENED * (covariance + floor)))
+        return cls(q, mean, torch.linalg.cholesky(WIDENED * (covariance + floor)), prior)
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
         """Draws [batch, count, parameter]."""
-        drawn = _mixed_draws(self.q, count, generator)
+        drawn = _mixed_draws(self.q, self.prior, count, generator)
         noise = torch.randn(drawn.shape, generator=generator)
         together = self.mean[:, None] + noise @ self.root.mT
         is_together = torch.rand(drawn.shape[:-1], generator=generator) < TOGETHER_SHARE
@@ -137,8 +168,9 @@ class Proposal:
         away = (theta - self.mean[:, None]).mT
         z = torch.linalg.solve_triangular(self.root, away, upper=False).square().sum(1)
         spread = self.root.diagonal(dim1=1, dim2=2).log().sum(1)
-        together = -0.5 * z - spread[:, None] + 0.5 * theta.square().sum(-1)
-        apart = _q_over_prior(self.q, theta)
+        constant = theta.shape[-1] * _LOG_SQRT_2PI
+        together = -0.5 * z - spread[:, None] - constant - self.prior.log_prob(theta)
+        apart = _q_over_prior(self.q, self.prior, theta)
         return torch.logaddexp(
             together + math.log(TOGETHER_SHARE), apart + math.log(1 - TOGETHER_SHARE)
         )
@@ -151,18 +183,17 @@ def _log_likelihood(task: Task, theta: Tensor, context: Context, length: int) ->
     return found.nan_to_num(nan=WORST, neginf=WORST)
 
 
-def _mixed_draws(q: Mixture, count: int, generator: torch.Generator) -> Tensor:
+def _mixed_draws(q: Mixture, prior: Priors, count: int, generator: torch.Generator) -> Tensor:
     """Draws [batch, count, parameter] from q's marginals, some of them from the prior."""
     drawn = q.sample(count, generator).transpose(0, 1)
-    plain = torch.randn(drawn.shape, generator=generator)
+    plain = prior.sample(count, generator)
     is_plain = torch.rand(drawn.shape[:-1], generator=generator) < PRIOR_SHARE
     return torch.where(is_plain[..., None], plain, drawn)
 
 
-def _q_over_prior(q: Mixture, theta: Tensor) -> Tensor:
+def _q_over_prior(q: Mixture, prior: Priors, theta: Tensor) -> Tensor:
     """Log density [batch, n] of `_mixed_draws`, over the prior's."""
-    prior = (-0.5 * theta.square() - 0.5 * math.log(2 * math.pi)).sum(-1)
-    gain = q.unsqueeze(1).log_prob(theta).sum(-1) - prior
+    gain = q.unsqueeze(1).log_prob(theta).sum(-1) - prior.log_prob(theta)
     return torch.logaddexp(gain + math.log(1 - PRIOR_SHARE), gain.new_tensor(math.log(PRIOR_SHARE)))
 
 

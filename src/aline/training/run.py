@@ -26,6 +26,7 @@ from aline.tasks import PREDICTIONS, Spec, Task, World
 from aline.training.budget import Budget
 from aline.training.config import TrainingConfig
 from aline.training.interruption import Interruption
+from aline.training.lessons import Lessons
 from aline.training.losses import (
     Played,
     emulator_loss,
@@ -36,11 +37,14 @@ from aline.training.losses import (
 )
 from aline.training.metrics import Metrics
 from aline.training.notes import Notes, Noting
+from aline.training.particle_teacher import ParticleTeacher
 from aline.training.possible_truths import PossibleTruths, has_parameter_likelihood, stage_starts
+from aline.training.priors import draw_priors, draw_truths, without_known
 from aline.training.workers import Workers
 
 CHECKPOINT = "checkpoint.safetensors"
 EMULATOR_PACE = 10.0  # its learning rate over the others'
+TAUGHT_FROM = 0.3  # of the warm-up, from when on the policy is taught
 REFINED = {True: 0, False: 1}  # by whether a round explores: how often points are tried again
 JUDGED = 4  # rounds of which one is asked for J, a pass of its own: a line of metrics averages many
 
@@ -71,6 +75,8 @@ class Losses(nn.Module):
     def __init__(self, network: Network, policy_loss: PolicyLoss | None, config: TrainingConfig):
         super().__init__()
         self.network, self.policy_loss, self.config = network, policy_loss, config
+        teacher = getattr(policy_loss, "__self__", None)
+        self.lessons = teacher.lessons if isinstance(teacher, ParticleTeacher) else None
 
     def forward(self, played: Played, generator: torch.Generator, **of_both: Any) -> list[Tensor]:
         """Of the emulator alone, or with settings `of_both` of q and the policy."""
@@ -87,7 +93,7 @@ class Losses(nn.Module):
         teach: bool,
         informed: Tensor | None,
     ) -> list[Tensor]:
-        """Of q, and of the policy where it is taught: by its credit, or by `informed` designs."""
+        """Of q, and of the policy: by its credit, by `informed` designs, or by earlier lessons."""
         # A plug-in that learns must speak anew, for what it says to carry a gradient.
         advice = None if self.network.advisor.is_learned else played.advice
         played = replace(played, encoded=self.network.encode(played.context, advice))
@@ -97,6 +103,9 @@ class Losses(nn.Module):
             losses.append(imitation_loss(self.network, played, informed, generator))
         elif teach and self.policy_loss is not None:
             losses.append(self.policy_loss(self.network, played, self.config, generator))
+        elif self.lessons is not None:
+            again = self.lessons.loss(self.network, generator)
+            losses += [] if again is None else [again]
         return losses
 
 
@@ -120,11 +129,13 @@ class Run:
     metrics: Metrics = field(init=False)
     optimiser: torch.optim.AdamW = field(init=False)
     losses: nn.Module = field(init=False)
+    lessons: Lessons | None = field(init=False)  # what the policy was taught lately
 
     def __post_init__(self) -> None:
         self.optimiser = torch.optim.AdamW(self.parameter_groups(), fused=True)
         self.metrics = Metrics(self.folder if self.workers.is_first else None)
         losses = Losses(self.network, self.policy_loss, self.config)
+        self.lessons = losses.lessons
         self.losses = self.workers.together(losses)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
@@ -195,6 +206,8 @@ class Run:
         """One round: play a batch, then learn from it."""
         generator = seeded(self.seed, self.round, self.workers.rank)
         joint = self.progress >= self.config.warmup
+        # A policy learns before it plays: what an untaught one asks would teach q little.
+        is_taught = self.progress >= TAUGHT_FROM * self.config.warmup
         self.set_learning_rate()
         with torch.no_grad():
             played = self.play(joint, generator)
@@ -208,7 +221,7 @@ class Run:
             often = update % self.prediction_period == 0
             points = self.config.points if often else 0
             losses = self.losses(
-                played, generator, points=points, teach=teach and joint, informed=informed
+                played, generator, points=points, teach=teach and is_taught, informed=informed
             )
             self.update(losses)
             if update == 0:
@@ -232,25 +245,28 @@ class Run:
     def play(self, joint: bool, generator: torch.Generator) -> Played:
         """Episodes by the policy, some or (in warm-up) all of their designs random."""
         spec, batch = self.task.spec, self.workers.share_of(self.config.batch)
-        world = self.task.draw(batch, generator)
-        goal = draw_goals(spec, batch, generator, world)
+        prior = None
+        if self.network.config.priors:
+            prior = draw_priors(batch, len(spec.parameters), generator)
+        world = self.worlds(batch, prior, generator)
+        goal = self.goals(world, prior, generator)
         count = spec.horizon
         policy: LearnedPolicy | RandomPolicy | Noting = RandomPolicy(spec.design)
         if joint:
-            policy, count = self.playing_policy(generator)
+            policy, count = self.playing_policy(prior, generator)
             if self.is_noting and not count:
                 policy = Noting(policy)
         with torch.inference_mode():  # which keeps no books at all
             context = play(
                 policy,
                 world,
-                self.mixed(goal, world, generator) if joint else goal,
+                self.mixed(goal, world, prior, generator) if joint else goal,
                 steps=spec.horizon,
                 generator=generator,
                 offers=self.offers(world, generator) if joint else anywhere,
                 given=self.random_designs(world, count, generator),
             )
-        context = Context(context.designs.clone(), context.outcomes.clone())
+        context = Context(context.designs.clone(), context.outcomes.clone(), prior=prior)
         advice = self.network.advisor.read(context)
         others = None
         if self.config.possible_truths and has_parameter_likelihood(self.task):
@@ -258,6 +274,17 @@ class Run:
         outcomes = world.answer(goal.points, generator)
         notes = Notes.of(policy.steps) if isinstance(policy, Noting) else None
         return Played(world, goal, context, outcomes, advice, others, notes=notes)
+
+    def worlds(self, batch: int, prior: Tensor | None, generator: torch.Generator) -> World:
+        """Truths from priors [batch, parameter, 2], or from the task's own."""
+        if prior is None:
+            return self.task.draw(batch, generator)
+        return self.task.worlds(draw_truths(prior, generator), generator)
+
+    def goals(self, world: World, prior: Tensor | None, generator: torch.Generator) -> Goal:
+        """What episodes want to know, which they do not know already."""
+        goal = draw_goals(self.task.spec, len(world.theta), generator, world)
+        return goal if prior is None else without_known(goal, prior)
 
     @property
     def is_noting(self) -> bool:
@@ -277,7 +304,9 @@ class Run:
             self.task, truth, context, q, self.config.possible_truths, generator
         )
 
-    def mixed(self, goal: Goal, world: World, generator: torch.Generator) -> Goal:
+    def mixed(
+        self, goal: Goal, world: World, prior: Tensor | None, generator: torch.Generator
+    ) -> Goal:
         """A round's goals as they are, or in turn with others.
 
         So the policy learns what to do for a goal after trials that served another one, and q what
@@ -285,10 +314,12 @@ class Run:
         """
         if float(torch.rand(1, generator=generator)) >= self.config.mixed_share:
             return goal
-        others = draw_goals(self.task.spec, len(goal.parameters), generator, world)
+        others = self.goals(world, prior, generator)
         return replace(goal, turns=(goal, others))
 
-    def playing_policy(self, generator: torch.Generator) -> tuple[LearnedPolicy, int]:
+    def playing_policy(
+        self, prior: Tensor | None, generator: torch.Generator
+    ) -> tuple[LearnedPolicy, int]:
         """How this round is played: exploring or greedily, and after how many random designs."""
         greedy, begun, share = torch.rand(3, generator=generator).tolist()
         explore = greedy >= self.config.greedy_share
@@ -296,7 +327,7 @@ class Run:
         candidates = self.config.candidates * (1 if explore else 2)
         count = int(share * self.task.spec.horizon) if begun < self.config.random_share else 0
         engine = BatchEngine(self.network)
-        policy = LearnedPolicy(engine, explore, candidates, REFINED[explore], self.task)
+        policy = LearnedPolicy(engine, explore, candidates, REFINED[explore], self.task, prior)
         return policy, count
 
     def offers(self, world: World, generator: torch.Generator) -> Offers:
@@ -361,6 +392,8 @@ class Run:
         tensors = {f"network.{k}": v for k, v in self.network.state_dict().items()}
         for i, state in self.optimiser.state_dict()["state"].items():
             tensors |= {f"optimiser.{i}.{k}": torch.as_tensor(v) for k, v in state.items()}
+        if self.lessons is not None:
+            tensors |= dict(self.lessons.tensors())
         write_tensors(self.folder / CHECKPOINT, tensors, self.description())
 
     def description(self) -> dict[str, Any]:
@@ -401,6 +434,8 @@ class Run:
                 )
         self.round, self.elapsed = int(card["round"]), float(card["elapsed"])
         self.network.load_state_dict(network_weights(tensors))
+        if self.lessons is not None:
+            self.lessons.restore(tensors)
         state: dict[int, dict[str, Tensor]] = {}
         for name, value in tensors.items():
             if name.startswith("optimiser."):

@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 from aline.errors import InputError, nearest
 from aline.model import Model, ModelConfig, fresh
 from aline.tasks import Task, is_differentiable
-from aline.tasks.task import BRANCHES
 from aline.training import lattice_teacher, particle_teacher
 from aline.training.budget import Budget, parse_duration
 from aline.training.claim import claimed
@@ -79,6 +78,11 @@ def train(
         config = adjusted(further(task), config)
         usual = replace(initial.network.config, **_policy_layers(task))
         model = adjusted(usual, model)
+    if model.priors and task.latent:
+        raise InputError(
+            "priors=True is for tasks whose worlds are drawn by their parameters alone, and this "
+            "one has latent: leave it out"
+        )
     keep_freed_memory()
     with joined() as workers, _folder_of(workers, out):
         limit = Budget.of(task.budget if budget is None else budget, rounds)
@@ -133,14 +137,14 @@ def default_model(task: Task, differentiable: bool) -> ModelConfig:
     """What the task asks for, else the paper's sizes. The policy scores candidates where a teacher
     knows what they are worth; without one it proposes a point if that can be learned by gradient.
 
-    Zoom layers pay where small changes of a design matter. Newton steps pay where an outcome is one
-    of a few (docs/notes/network.md); they pass no gradient to a proposed point.
+    Zoom layers pay where small changes of a design matter. Newton steps pass no gradient to a
+    proposed point, and need outcomes that depend on the parameters alone.
     """
-    proposes = task.model.get("policy") == "box"
+    proposes = task.model.get("policy") == "box" or _is_to_propose(task, differentiable)
     usual = ModelConfig(
         octaves=max(1, round(-math.log2(task.spec.resolution))),
         zoom_layers=2 if task.spec.resolution <= FINE else 0,
-        newton_steps=NEWTON_STEPS if has_few_outcomes(task) and not proposes else 0,
+        newton_steps=0 if proposes or task.latent else NEWTON_STEPS,
     )
     chosen = adjusted(usual, task.model)
     in_box = task.spec.design.is_plain and differentiable and "policy" not in task.model
@@ -149,10 +153,10 @@ def default_model(task: Task, differentiable: bool) -> ModelConfig:
     return chosen
 
 
-def has_few_outcomes(task: Task) -> bool:
-    """Whether a measurement is a yes or a no, a label or a rating."""
-    every = task.spec.outcome.enumerate()
-    return every is not None and len(every) <= BRANCHES
+def _is_to_propose(task: Task, differentiable: bool) -> bool:
+    """Whether a point can be learned by gradient, and nobody knows what designs are worth."""
+    is_free = task.spec.design.is_plain and "policy" not in task.model
+    return is_free and differentiable and task.log_likelihood is None
 
 
 def default_config(task: Task) -> TrainingConfig:
@@ -209,7 +213,7 @@ def teacher_for(
     task: Task, model: ModelConfig
 ) -> Teacher | particle_teacher.ParticleTeacher | None:
     """Who knows what this task's designs are worth, if anyone does."""
-    if lattice_teacher.requirement(task) is None:
+    if lattice_teacher.requirement(task) is None and not model.priors:  # it knows only the task's
         return lattice_teacher.LatticeTeacher(task)
     if particle_teacher.requirement(task, model) is None:
         return particle_teacher.ParticleTeacher(task)

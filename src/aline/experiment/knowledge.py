@@ -1,0 +1,203 @@
+"""What is known before an experiment: values of parameters, and priors other than the task's.
+
+A journal keeps it as plain data, name -> {"known": value}, a prior as cards have it, or the moments
+of an earlier posterior on the network's scale. The network takes a normal for each parameter on its
+scale; where a prior is not one there, it takes the normal with the same mean and spread, and says
+so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch import distributions as td
+
+from aline.errors import InputError, nearest
+from aline.experiment.posterior import Posterior
+from aline.model import Model
+from aline.model.prior import KNOWN, own_prior
+from aline.spaces import Parameters
+from aline.spaces.priors import Prior
+
+GRID = 2001  # quantiles that stand for a prior
+OUTSIDE = 1e-3  # share of a prior's mass that may lie beyond the task's
+NARROWEST, WIDEST = 0.009, 1.05  # spreads that the network was trained with, but for rounding
+FARTHEST = 2.7  # the same of means
+BENT = 0.3  # standard deviations that a prior's quantiles may differ from the normal's
+DRAWS = 4096  # of an earlier posterior
+
+Knowledge = Mapping[str, Mapping[str, Any]]
+
+
+def plain_knowledge(
+    model: Model,
+    known: Mapping[str, float] | None,
+    prior: Mapping[str, td.Distribution] | Posterior | None,
+) -> dict[str, dict[str, Any]]:
+    """What a user says is known, checked, as a journal keeps it."""
+    if not known and prior is None:
+        return {}
+    if not model.network.config.priors:
+        raise InputError(
+            f"this model of {model.spec.name} was trained with the task's own priors alone: train "
+            'one that takes others, train(task, model={"priors": True}) or aline train --priors'
+        )
+    parameters = model.spec.parameters
+    found = {name: _plain_known(parameters, name, v) for name, v in _named("known", known)}
+    if isinstance(prior, Posterior):
+        earlier = _of_posterior(parameters, prior)
+        return {**{n: one for n, one in earlier.items() if n not in found}, **found}
+    for name, one in _named("prior", prior):
+        if name in found:
+            raise InputError(f"{name} has a prior and is known: give one of them")
+        found[name] = _plain_prior(parameters, name, one)
+    return found
+
+
+def _named(what: str, given: Any) -> list[tuple[str, Any]]:
+    if given is not None and not isinstance(given, Mapping):
+        example = '{"guess": 0.5}' if what == "known" else '{"slope": Uniform(0.2, 0.8)}'
+        raise InputError(f"{what} maps names to what is known, {example}, got {given!r}")
+    return list((given or {}).items())
+
+
+def _column(parameters: Parameters, name: str) -> int:
+    columns = parameters.index(name)  # says so if the name is unknown
+    if name not in parameters.priors or parameters.priors[name].size:
+        scalars = [n for n, prior in parameters.priors.items() if not prior.size]
+        raise InputError(
+            f"what is known can be said of single numbers ({', '.join(scalars) or 'none here'}), "
+            f"got {name!r}: " + nearest(name, scalars)
+        )
+    return columns[0]
+
+
+def _plain_known(parameters: Parameters, name: str, value: Any) -> dict[str, Any]:
+    _column(parameters, name)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise InputError(f"a known value is a number, got {value!r} for {name}")
+    parameters.coordinate(name, torch.tensor(float(value)))  # says so if it cannot be
+    return {"known": float(value)}
+
+
+def _plain_prior(parameters: Parameters, name: str, prior: Any) -> dict[str, Any]:
+    _column(parameters, name)
+    if not isinstance(prior, td.Distribution):
+        raise InputError(
+            f"a prior is a torch distribution, such as Normal(-1.0, 0.4), got {prior!r} for {name}"
+        )
+    plain = Prior.of(name, prior)
+    if plain.size:
+        raise InputError(f"{name} is one number, and its prior is one of {plain.size}")
+    values = _quantiles(plain)
+    low, high = parameters.scales[_column(parameters, name)].support
+    outside = float(((values < low) | (values > high)).float().mean())
+    if outside > OUTSIDE:
+        raise InputError(
+            f"the prior of {name} has {outside:.1%} of its mass outside [{low:g}, {high:g}], where "
+            f"the model knows nothing: use one inside, such as Uniform({low:g}, {high:g})"
+        )
+    return plain.to_json()
+
+
+def _of_posterior(parameters: Parameters, earlier: Posterior) -> dict[str, dict[str, Any]]:
+    """The moments of an earlier posterior, of parameters that both have."""
+    draws = earlier.sample(DRAWS, torch.Generator())
+    found = {}
+    for name, prior in parameters.priors.items():
+        if name in draws and not prior.size:
+            z = parameters.coordinate(name, draws[name])
+            std = min(max(float(z.std()), NARROWEST), WIDEST)
+            found[name] = {"mean": float(z.mean()), "std": std}
+    if not found:
+        raise InputError(
+            f"the earlier posterior is about {', '.join(earlier.names)}, and this model about "
+            f"{', '.join(parameters.labels)}: they have no parameter in common"
+        )
+    return found
+
+
+def known_names(knowledge: Knowledge) -> list[str]:
+    """The parameters whose values are known."""
+    return [name for name, one in knowledge.items() if "known" in one]
+
+
+def check_unknown(knowledge: Knowledge, target: list[Any]) -> None:
+    """A goal must not contain what is known."""
+    for name in known_names(knowledge):
+        if name in target:
+            raise InputError(f"{name} is known, so there is nothing to learn of it: leave it out")
+
+
+def unknown_names(parameters: Parameters, knowledge: Knowledge) -> list[str] | None:
+    """What to learn where nobody says: what is not known; None where nothing is."""
+    known = known_names(knowledge)
+    if not known:
+        return None
+    left = [name for name in parameters.priors if name not in known]
+    if not left:
+        raise InputError("every parameter is known: leave out one to learn something of")
+    return left
+
+
+def network_prior(parameters: Parameters, knowledge: Knowledge) -> Tensor | None:
+    """Means and standard deviations [1, parameter, 2] on the network's scale."""
+    if not knowledge:
+        return None
+    found = own_prior(1, len(parameters)).clone()
+    for name, one in knowledge.items():
+        found[0, _column(parameters, name)] = torch.tensor(_moments(parameters, name, one))
+    return found
+
+
+def _moments(parameters: Parameters, name: str, one: Mapping[str, Any]) -> tuple[float, float]:
+    if "known" in one:
+        z = parameters.coordinate(name, torch.tensor(one["known"]))
+        return float(z.clamp(-3.0, 3.0)), KNOWN  # a rate of 0 lies infinitely far
+    if "family" not in one:
+        return one["mean"], one["std"]
+    z = _on_network_scale(parameters, name, one)
+    return float(z.mean()), min(max(float(z.std()), NARROWEST), WIDEST)
+
+
+def _on_network_scale(parameters: Parameters, name: str, one: Mapping[str, Any]) -> Tensor:
+    """Quantiles of a prior."""
+    low, high = parameters.scales[_column(parameters, name)].support
+    return parameters.coordinate(name, _quantiles(Prior.from_json(one)).clamp(low, high))
+
+
+def _levels() -> Tensor:
+    """Standard normal quantiles at even shares."""
+    z: Tensor = torch.special.ndtri((torch.arange(GRID).double() + 0.5) / GRID)
+    return z
+
+
+def _quantiles(prior: Prior) -> Tensor:
+    (scale,) = prior.scales()
+    return scale.to_user(_levels()).float()
+
+
+def knowledge_warnings(parameters: Parameters, knowledge: Knowledge) -> Iterator[str]:
+    """What of it the network was not trained for, in words."""
+    for name, one in knowledge.items():
+        if "known" in one:
+            continue
+        mean, std = _moments(parameters, name, one)
+        if abs(mean) > FARTHEST:
+            yield (
+                f"The prior of {name} lies at the edge of what the model was trained for: its "
+                "posterior there is a guess."
+            )
+        if "family" in one and _is_bent(_on_network_scale(parameters, name, one), mean, std):
+            yield (
+                f"The prior of {name} is taken as the normal on the network's scale that has its "
+                "mean and spread: its shape beyond these is not known to the model."
+            )
+
+
+def _is_bent(z: Tensor, mean: float, std: float) -> bool:
+    away = (z - mean) / std - _levels()
+    return bool(away[GRID // 40 : -GRID // 40].abs().max() > BENT)
