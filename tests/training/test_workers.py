@@ -117,7 +117,7 @@ def test_two_workers_learn_as_one_process_does(tmp_path, task_file):
     assert two == pytest.approx(one, abs=0.1)
     assert two > -1.0  # the prior scores -1.42
     training = aline.load(tmp_path / "two").training
-    assert training["episodes"] == 30 * 200
+    assert training["episodes"] == 30 * 100
     assert training["workers"] == 2
     process = start(*run, "--out", tmp_path / "ours", "--workers", 2)
     finish(process)
