@@ -14,6 +14,7 @@ off for that, its marginals begin.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -96,9 +97,19 @@ def joint_of(network: Network, seen: Context) -> Joint | None:
 class Refiner:
     """Draws from the posterior of a task, given what was seen and what q makes of it."""
 
-    def __init__(self, task: Task, q: Mixture, seen: Context, joint: Joint | None = None):
-        """For marginals q [parameter], and joint if known, of one episode's observations [1, n]."""
-        self.task, self.seen, self.joint = task, seen, joint
+    def __init__(
+        self,
+        task: Task,
+        q: Mixture,
+        seen: Context,
+        joint: Joint | None = None,
+        correction: Callable[[Tensor], Tensor] | None = None,
+    ):
+        """For marginals q [parameter], and joint if known, of one episode's observations [1, n].
+
+        `correction` is the log density [draw] of a prior over the normal that the context names.
+        """
+        self.task, self.seen, self.joint, self.correction = task, seen, joint, correction
         self.q = Mixture(*(part.double() for part in (q.log_weight, q.mean, q.std)))
 
     @torch.no_grad()
@@ -171,7 +182,9 @@ class Refiner:
         """Log density [draw] under the prior, up to a constant."""
         if self.seen.prior is not None:
             mean, std = self.seen.prior[0].double().unbind(-1)
-            z = (z - mean) / std
+            at = (z - mean) / std
+            normal = -0.5 * at.square().sum(-1)
+            return normal if self.correction is None else normal + self.correction(z)
         return -0.5 * z.square().sum(-1)
 
     def measure(self, z: Tensor) -> _Cloud:
