@@ -373,6 +373,8 @@ def training(task: str, folder: Path, *arguments: str) -> Iterator[subprocess.Po
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # A shell ignores Ctrl-C for what it runs in the background, and so would this process.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as process:
         try:
             deadline = time.monotonic() + 60

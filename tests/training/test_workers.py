@@ -105,17 +105,17 @@ def held_out(folder):
 
 def test_a_killed_training_resumes_to_the_weights_of_an_uninterrupted_one(tmp_path, task_file):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    run = ("train", task_file, "--rounds", 40, "--seed", 5)
+    run = ("train", task_file, "--rounds", 24, "--seed", 5)
     finish(start(*run, "--out", whole))
     moments, resume, done = random.Random(0), [], [0]
     for _ in range(2):
         process = start(*run, "--out", killed, "--checkpoint", "0.05s", *resume)
-        wait_for_round(killed / CHECKPOINT, done[-1] + 5, process)
+        wait_for_round(killed / CHECKPOINT, done[-1] + 3, process)
         time.sleep(moments.uniform(0.0, 0.2))
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         resume, done = ["--resume"], [*done, round_of(killed / CHECKPOINT)]
-    assert 0 < done[1] < done[2] < 40  # each time in the middle
+    assert 0 < done[1] < done[2] < 24  # each time in the middle
     finish(start(*run, "--out", killed, "--resume"))
     assert torch.equal(weights(whole), weights(killed))
 
@@ -138,7 +138,7 @@ def test_two_workers_learn_as_one_process_does(tmp_path, task_file):
 
 @pytest.mark.parametrize("ours", [False, True])
 def test_a_training_survives_the_loss_of_a_worker(tmp_path, task_file, ours):
-    run = ("train", task_file, "--rounds", 12, "--out", tmp_path, "--checkpoint", "0.05s")
+    run = ("train", task_file, "--rounds", 8, "--out", tmp_path, "--checkpoint", "0.05s")
     run, workers = ((*run, "--workers", 2), 0) if ours else (run, 2)
     process = start(*run, workers=workers)
     wait_for_round(tmp_path / CHECKPOINT, 1, process)
@@ -148,7 +148,7 @@ def test_a_training_survives_the_loss_of_a_worker(tmp_path, task_file, ours):
     if ours:
         assert "a worker of this training was lost: go on with --resume" in error.decode()
     finish(start(*run, "--resume", workers=workers))
-    assert aline.load(tmp_path).training["rounds"] == 12
+    assert aline.load(tmp_path).training["rounds"] == 8
 
 
 def test_workers_end_with_the_first(tmp_path, task_file):
