@@ -96,7 +96,7 @@ def largest_difference(a: Tensor, b: Tensor) -> float:
 
 
 @cache
-def line_network(steps: int = 150) -> tuple[Task, Network]:
+def line_network(steps: int = 250) -> tuple[Task, Network]:
     """A task of a line, and a network that learned it from designs on one side: q alone, briefly.
 
     Intercept and slope are then strongly dependent.

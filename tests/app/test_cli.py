@@ -364,7 +364,10 @@ def tiny(tmp_path: Path) -> str:
 @contextmanager
 def training(task: str, folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """In a process of its own, some rounds into it."""
-    program = [sys.executable, "-c", "from aline.app.cli import main; main()", "train", task]
+    # As a terminal starts it: where the tests run in the background, Ctrl-C would be ignored.
+    heard = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    main = "from aline.app.cli import main; main()"
+    program = [sys.executable, "-c", heard + main, "train", task]
     with subprocess.Popen(
         [*program, "--out", str(folder), "--workers", "1", *arguments],
         stdout=subprocess.PIPE,
