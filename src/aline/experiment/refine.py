@@ -99,7 +99,7 @@ class Refiner:
     def __init__(self, task: Task, q: Mixture, seen: Context, joint: Joint | None = None):
         """For marginals q [parameter], and joint if known, of one episode's observations [1, n]."""
         self.task, self.seen, self.joint = task, seen, joint
-        self.q = Mixture(*(part.double() for part in (q.log_weight, q.mean, q.std)))
+        self.q = q.double()
 
     @torch.no_grad()
     def draw(self, generator: torch.Generator, count: int = DRAWS) -> Draws:
@@ -169,10 +169,11 @@ class Refiner:
 
     def _log_prior(self, z: Tensor) -> Tensor:
         """Log density [draw] under the prior, up to a constant."""
-        if self.seen.prior is not None:
-            mean, std = self.seen.prior[0].double().unbind(-1)
-            z = (z - mean) / std
-        return -0.5 * z.square().sum(-1)
+        if self.seen.prior is None:
+            return -0.5 * z.square().sum(-1)
+        mean, std = self.seen.prior[0, ..., None].double().unbind(1)
+        prior = Mixture(torch.zeros_like(mean), mean, std)
+        return self.task.spec.parameters.cut(prior).log_prob(z).sum(-1)
 
     def measure(self, z: Tensor) -> _Cloud:
         """Draws [draw, parameter] with their densities; of long data, piece by piece."""
