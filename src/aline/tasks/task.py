@@ -61,7 +61,9 @@ class Spec:
         )
 
     def label(self, name: str) -> str:
-        """A name with its unit, for axes and tables."""
+        """A name with its unit, or with what its values are, for axes and tables."""
+        if values := self.parameters.values_of(name):
+            return f"{name} ({', '.join(f'{i} {value}' for i, value in enumerate(values))})"
         return f"{name} ({self.units[name]})" if name in self.units else name
 
     def to_json(self) -> dict[str, Any]:
