@@ -110,7 +110,7 @@ class Experiment(View):
         standardise: bool = False,
         noise: float | None = None,
         policy: str = "learned",
-        known: Mapping[str, float] | None = None,
+        known: Mapping[str, float | str] | None = None,
         prior: Mapping[str, Distribution] | Posterior | None = None,
         key: str | None = None,
     ):
@@ -194,7 +194,7 @@ class Experiment(View):
         return {name: self._state.knowledge[name]["known"] for name in known}
 
     @known.setter
-    def known(self, known: Mapping[str, float] | None) -> None:
+    def known(self, known: Mapping[str, float | str] | None) -> None:
         kept = {n: one for n, one in self._state.knowledge.items() if "known" not in one}
         found = plain_knowledge(self._model, known, None)
         self._know({**kept, **found})

@@ -110,7 +110,7 @@ class Refiner:
         `correction` is the log density [draw] of a prior over the normal that the context names.
         """
         self.task, self.seen, self.joint, self.correction = task, seen, joint, correction
-        self.q = Mixture(*(part.double() for part in (q.log_weight, q.mean, q.std)))
+        self.q = q.double()
 
     @torch.no_grad()
     def draw(self, generator: torch.Generator, count: int = DRAWS) -> Draws:
@@ -180,12 +180,12 @@ class Refiner:
 
     def _log_prior(self, z: Tensor) -> Tensor:
         """Log density [draw] under the prior, up to a constant."""
-        if self.seen.prior is not None:
-            mean, std = self.seen.prior[0].double().unbind(-1)
-            at = (z - mean) / std
-            normal = -0.5 * at.square().sum(-1)
-            return normal if self.correction is None else normal + self.correction(z)
-        return -0.5 * z.square().sum(-1)
+        if self.seen.prior is None:
+            return -0.5 * z.square().sum(-1)
+        mean, std = self.seen.prior[0, ..., None].double().unbind(1)
+        prior = Mixture(torch.zeros_like(mean), mean, std)
+        normal = self.task.spec.parameters.cut(prior).log_prob(z).sum(-1)
+        return normal if self.correction is None else normal + self.correction(z)
 
     def measure(self, z: Tensor) -> _Cloud:
         """Draws [draw, parameter] with their densities; of long data, piece by piece."""

@@ -77,7 +77,7 @@ class Network(Encoder):
         self.emulator: Emulator | None = None
         self.newton_steps = nn.ModuleList()
         if config.newton_steps and len(spec.parameters) and config.plugin is None:
-            self.emulator = Emulator(spec.outcome, design, len(spec.parameters), config.width)
+            self.emulator = Emulator(spec.outcome, design, spec.parameters, config.width)
             self.newton_steps.extend(NewtonStep(*sizes) for _ in range(config.newton_steps))
         self.prior_tokens = PriorTokens(len(spec.parameters), config) if config.priors else None
         self.conditional: Conditional | None = None
@@ -192,10 +192,11 @@ class Network(Encoder):
         seen = read if prior is None else seen_from(prior, *read)
         belief: Mixture = self.posterior_head(*seen)
         frame = encoded.advice.parameter_frame() if prior is None else prior
-        found = [belief if frame is None else belief.moved(*frame)]
+        cut = self.spec.parameters.cut
+        found = [cut(belief if frame is None else belief.moved(*frame))]
         for step in self.newton_steps:
             guess = moments_of(found[-1])
-            found.append(step(read[0], self.evidence(encoded, guess), guess))
+            found.append(cut(step(read[0], self.evidence(encoded, guess), guess)))
         return found
 
     @torch.no_grad()
@@ -247,6 +248,7 @@ class Network(Encoder):
         conditional = self.conditional
         if conditional is None:
             raise InternalError("this network knows each parameter by itself only")
+        known = known._replace(values=self.spec.parameters.settled(known.values))
         relative = conditional.relative(known, marginals)
         tokens = self._with_prior(encoded, self.parameter_embedding[asked])
         tokens = tokens + conditional.tokens(known, relative)
@@ -256,7 +258,8 @@ class Network(Encoder):
         if evidence is not None:
             guess = evidence.conditional(conditional.away(known, marginals), known.mask, asked)
         zoom = (*looked, None)[2]
-        return conditional.belief(looked[0], looked[1], zoom, relative, own, guess)
+        belief = conditional.belief(looked[0], looked[1], zoom, relative, own, guess)
+        return self.spec.parameters.cut(belief, asked)
 
     def _looked_closely(self, encoded: Encoded, decoded: Decoded) -> list[Tensor]:
         """What a head makes a belief about parameters of."""
