@@ -7,16 +7,26 @@ what was known last, while one thread of their own reads again.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from aline.errors import StorageError
 
 Value = TypeVar("Value")
 
 STUCK_SECONDS = 2.0  # after which a storage that does not answer counts as down
+LOOK_SECONDS = 0.05  # until one who waits for it asks whether it answers at all, and in between
+SILENT_SECONDS = 0.08  # for it to do so; that is a matter of a millisecond
+
+
+def unanswered(seconds: float) -> StorageError:
+    """The error for a storage that takes too long."""
+    return StorageError(
+        f"the storage did not answer within {seconds:.1g} s: try again with the same key"
+    )
 
 
 class Lately(Generic[Value]):
@@ -30,6 +40,7 @@ class Lately(Generic[Value]):
         self._problem: StorageError | None = None
         self._reading: asyncio.Future[None] | None = None
         self._began = 0.0
+        self._heard_at = 0.0  # when anything came from the storage
         self._thread: ThreadPoolExecutor | None = None
 
     @property
@@ -44,6 +55,41 @@ class Lately(Generic[Value]):
     def is_stuck(self) -> bool:
         """Whether the storage stands still."""
         return self._reading is not None and time.monotonic() - self._began > STUCK_SECONDS
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether something was asked of the storage a while ago, and nobody heard from it since.
+
+        If others do hear from it, it is this machine that is busy.
+        """
+        since = max(self._began, self._heard_at)
+        return self._reading is not None and time.monotonic() - since > SILENT_SECONDS
+
+    def watch(self, waiting: asyncio.Future[Any], most: float = math.inf) -> None:
+        """End a wait for the storage once that says nothing any more, or after `most` seconds.
+
+        What is slow, such as a flush, is waited for as long as anything else is answered meanwhile.
+        """
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+
+        def look() -> None:
+            waited = loop.time() - began
+            if waiting.done():
+                return
+            if waited >= most or self.is_silent:
+                waiting.set_exception(unanswered(waited))
+                return
+            self.touch()
+            handles[:] = [loop.call_later(LOOK_SECONDS, look)]
+
+        def end(done: asyncio.Future[Any]) -> None:
+            handles[0].cancel()
+            if not done.cancelled() and done.exception() is None:
+                self._heard_at = time.monotonic()
+
+        handles = [loop.call_later(LOOK_SECONDS, look)]
+        waiting.add_done_callback(end)
 
     @property
     def known(self) -> Value | None:
@@ -90,8 +136,10 @@ class Lately(Generic[Value]):
         finally:
             self._reading = None
 
-    def close(self) -> None:
-        """Let the thread go."""
+    async def close(self) -> None:
+        """Let the thread go, when it has read what it reads unless the storage stands still."""
+        if self._reading is not None:
+            await asyncio.wait([self._reading], timeout=SILENT_SECONDS)
         if self._thread is not None:
             self._thread.shutdown(wait=False, cancel_futures=True)
         self._thread, self._reading = None, None
