@@ -225,6 +225,8 @@ class Participant:
             try:
                 status, reply = await connection.call("POST", path, body, key)
             except (OSError, EOFError):
+                status, reply = 503, {}
+            if status == 503:
                 self.retries += 1
                 await asyncio.sleep(0.02)
                 continue

@@ -97,7 +97,7 @@ def test_a_pool_does_not_wait_for_ever() -> None:
     go = threading.Event()
 
     async def main() -> None:
-        asked = Lately(lambda: go.wait(10), fresh=0.0)  # a storage that stands still
+        asked = Lately(lambda: go.wait(10), fresh=0.0, silent=0.1)  # a storage that stands still
         pool = Pool("short", 1, 2, asked.watch)
         began = time.perf_counter()
         with pytest.raises(StorageError, match=r"did not answer within 0\.\d+ s"):

@@ -61,7 +61,8 @@ class Desk:
     def __init__(self, lab: Lab, settings: Settings, metrics: Metrics):
         self.lab, self.metrics = lab, metrics
         self.streams = Streams(self._lengths, settings.streams, metrics)
-        self.count = Lately(lab.storage.count, fresh=0.0)  # of experiments
+        silent = lab.storage.answer_seconds
+        self.count = Lately(lab.storage.count, fresh=0.0, silent=silent)  # of experiments
         lab.on_change = self.streams.changed
         self._settings = settings
         self._chooser, self._costs = Chooser(), Costs()
