@@ -56,7 +56,7 @@ class Program:
     def run(self, client: Client, is_over: threading.Event) -> None:
         """Ask and tell until it is over; the last trial is finished."""
         try:
-            experiment = client.create("psychometric", name=self.name, horizon=10**6)
+            experiment = client.create("psychometric", name=self.name, horizon=10_000)
             while not is_over.is_set():
                 trial = experiment.ask()
                 outcome = float(trial.number % 3 == 0)
