@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from small import small_model
+from small import save_detection, small_model
 
 import aline
 from aline.errors import InputError, StateError
@@ -267,3 +267,40 @@ def test_the_example_runs(
     assert low < 0.5 < high
     assert (tmp_path / "data" / "ab.tsv").is_file()
     assert "threshold" in capsys.readouterr().out
+
+
+@pytest.fixture
+def _detection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where "detection" is not shipped, a folder of that name is found."""
+    monkeypatch.chdir(tmp_path)
+    save_detection(tmp_path / "detection")
+
+
+@pytest.mark.usefixtures("_detection")
+def test_alternatives_and_a_range_take_the_model_of_detection() -> None:
+    one = AlineHandler(nTrials=3, nAFC=4, range=(-40.0, 0.0), target="threshold")
+    for level in one:
+        assert -40 <= level <= 0
+        one.addResponse(level > -20)
+    assert one.experiment.known == {"guess": 0.25}
+    assert one.paramEstimate["guess"] == pytest.approx(0.25, abs=0.01)
+    low, high = one.posterior.interval("threshold")
+    assert -40 <= low < high <= 0
+    yes_no = AlineHandler(nTrials=3, range=(-3.0, 0.0), known={"lapse": 0.02})
+    assert yes_no.target == ["threshold", "slope", "guess"]
+
+
+@pytest.mark.usefixtures("_detection")
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"nAFC": 1}, "nAFC is the number of alternatives, at least 2, got 1: leave it out"),
+        ({"nAFC": 2, "target": "guess"}, "guess is known, so there is nothing to learn of it"),
+        ({"range": (0.0, -40.0)}, r"a range goes from low to high, got \(0, -40\) for stimulus"),
+        ({"model": "psychometric", "nAFC": 2}, "trained with the task's own priors alone"),
+        ({"model": "psychometric", "range": (0, 1)}, "in_units is for a task whose axis may have"),
+    ],
+)
+def test_mistakes_about_alternatives_and_ranges(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        AlineHandler(**options)
