@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 import torch
-from small import SIZES, seeded, small_model
+from small import save_detection, small_model
 
 import aline
 from aline.errors import InputError, StateError
-from aline.model import Model, ModelConfig, fresh
 from aline.psychopy import AlineHandler, MultiAline
 from aline.tasks import get
 
@@ -270,22 +269,6 @@ def test_the_example_runs(
     assert "threshold" in capsys.readouterr().out
 
 
-def forced_choice() -> Model:
-    """A small model as `detection` is: priors and known values at run time, in any units."""
-    config = ModelConfig(priors=True, **SIZES)  # type: ignore[arg-type]
-    network = fresh(get("detection").fitted().spec, config, seeded(0)).eval().requires_grad_(False)
-    return Model(network)
-
-
-def test_a_forced_choice_knows_its_guess_rate_and_its_range() -> None:
-    handler = AlineHandler(forced_choice(), nTrials=3, nAFC=4, range=(-40.0, 0.0))
-    assert handler.experiment.known == {"guess": 0.25}
-    assert all(-40 <= level <= 0 and not handler.addResponse(1) for level in handler)
-    assert -40 <= handler.paramEstimate["threshold"] <= 0
-    with pytest.raises(InputError, match="at least 2, got 1"):
-        AlineHandler(forced_choice(), nAFC=1)
-
-
 def test_a_handler_goes_on_after_a_crash(tmp_path: Path) -> None:
     storage = f"sqlite:///{tmp_path / 'lab.db'}"
     model = small_model()
@@ -337,3 +320,40 @@ def test_conditions_need_labels_of_their_own() -> None:
         MultiAline([{"label": "a"}, {"label": "a"}], model=small_model())
     with pytest.raises(InputError, match="random, sequential or fullRandom"):
         MultiAline([{"label": "a"}], model=small_model(), method="turns")  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def _detection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where "detection" is not shipped, a folder of that name is found."""
+    monkeypatch.chdir(tmp_path)
+    save_detection(tmp_path / "detection")
+
+
+@pytest.mark.usefixtures("_detection")
+def test_alternatives_and_a_range_take_the_model_of_detection() -> None:
+    one = AlineHandler(nTrials=3, nAFC=4, range=(-40.0, 0.0), target="threshold")
+    for level in one:
+        assert -40 <= level <= 0
+        one.addResponse(level > -20)
+    assert one.experiment.known == {"guess": 0.25}
+    assert one.paramEstimate["guess"] == pytest.approx(0.25, abs=0.01)
+    low, high = one.posterior.interval("threshold")
+    assert -40 <= low < high <= 0
+    yes_no = AlineHandler(nTrials=3, range=(-3.0, 0.0), known={"lapse": 0.02})
+    assert yes_no.target == ["threshold", "slope", "guess"]
+
+
+@pytest.mark.usefixtures("_detection")
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"nAFC": 1}, "nAFC is the number of alternatives, at least 2, got 1: leave it out"),
+        ({"nAFC": 2, "target": "guess"}, "guess is known, so there is nothing to learn of it"),
+        ({"range": (0.0, -40.0)}, r"a range goes from low to high, got \(0, -40\) for stimulus"),
+        ({"model": "psychometric", "nAFC": 2}, "trained with the task's own priors alone"),
+        ({"model": "psychometric", "range": (0, 1)}, "in_units is for a task whose axis may have"),
+    ],
+)
+def test_mistakes_about_alternatives_and_ranges(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        AlineHandler(**options)
