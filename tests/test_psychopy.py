@@ -14,7 +14,7 @@ from small import save_detection, small_model
 
 import aline
 from aline.errors import InputError, StateError
-from aline.psychopy import AlineHandler
+from aline.psychopy import AlineHandler, MultiAline
 from aline.tasks import get
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "psychopy_detection.py"
@@ -267,6 +267,59 @@ def test_the_example_runs(
     assert low < 0.5 < high
     assert (tmp_path / "data" / "ab.tsv").is_file()
     assert "threshold" in capsys.readouterr().out
+
+
+def test_a_handler_goes_on_after_a_crash(tmp_path: Path) -> None:
+    storage = f"sqlite:///{tmp_path / 'lab.db'}"
+    model = small_model()
+    first = AlineHandler(model, nTrials=4, storage=storage, name="left")
+    for _ in range(2):
+        next(first)
+        first.addResponse(1)
+    next(first)  # shown, and never answered
+    again = AlineHandler.resume(storage, "left", model=model)
+    assert (again.intensities, again.responses) == (first.intensities[:2], [1.0, 1.0])
+    assert again.paramEstimate == first.paramEstimate
+    shown = [again.addResponse(0) for _ in again]
+    assert len(shown) == 2
+    assert again.finished
+
+
+@pytest.mark.parametrize("method", ["random", "sequential", "fullRandom"])
+def test_handlers_interleave_until_all_are_finished(method: Any, tmp_path: Path) -> None:
+    conditions = [{"label": "left"}, {"label": "right", "nTrials": 2}]
+    stairs = MultiAline(conditions, model=small_model(), nTrials=3, method=method)
+    order = []
+    for level, condition in stairs:
+        order.append(condition["label"])
+        stairs.addOtherData("rt", 0.4)
+        stairs.addResponse(level > 0)
+    assert sorted(order) == ["left"] * 3 + ["right"] * 2
+    assert method == "fullRandom" or set(order[:2]) == {"left", "right"}
+    assert not stairs.running
+    left, right = stairs.saveAsText(tmp_path / "observer")
+    assert left.stem.endswith("_left")
+    assert "rt" in right.read_text()
+
+
+def test_interleaved_handlers_go_on_after_a_crash(tmp_path: Path) -> None:
+    storage, conditions = f"sqlite:///{tmp_path / 'lab.db'}", [{"label": "a"}, {"label": "b"}]
+    model = small_model()
+    model.save(tmp_path / "model")
+    folder = tmp_path / "model"
+    first = MultiAline(conditions, model=folder, nTrials=2, storage=storage)
+    next(first)
+    first.addResponse(1)
+    again = MultiAline.resume(storage, conditions)
+    left = [again.addResponse(0) for _ in again]
+    assert len(left) == 3
+
+
+def test_conditions_need_labels_of_their_own() -> None:
+    with pytest.raises(InputError, match="label of its own"):
+        MultiAline([{"label": "a"}, {"label": "a"}], model=small_model())
+    with pytest.raises(InputError, match="random, sequential or fullRandom"):
+        MultiAline([{"label": "a"}], model=small_model(), method="turns")  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -52,10 +52,12 @@ def check_runs_in_a_page(model: Model) -> None:
             "serve`, or train a model with policy='pool' or 'box'"
         )
     families = {name: prior.family for name, prior in model.spec.parameters.priors.items()}
-    if "Dirichlet" in families.values():
-        raise InputError(
-            f"{name} has a Dirichlet prior, which pages do not know yet: run it with `aline serve`"
-        )
+    for family in ("Dirichlet", "Categorical"):
+        if family in families.values():
+            raise InputError(
+                f"{name} has a {family} prior, which pages do not know yet: run it with `aline "
+                "serve`"
+            )
     if not has_plain_designs(model.spec.design):
         raise InputError(
             f"{name} has designs that pages do not know yet (a log axis, a set of values, a "

@@ -101,7 +101,9 @@ class Graph(nn.Module):
         predictive = network.predictive(encoded, given["points"])
         found = {f"prediction_{name}": part for name, part in predictive.tensors().items()}
         if len(network.spec.parameters):
-            found |= {f"posterior_{name}": part for name, part in posterior.tensors().items()}
+            found |= {
+                f"posterior_{name}": part for name, part in posterior.plain().tensors().items()
+            }
         if network.is_box:
             proposal = network.propose(encoded, summary, goal)
             found |= {"proposal_mean": proposal.mean, "proposal_log_std": proposal.log_std}
