@@ -1,48 +1,75 @@
-"""What `aline serve` bears: latency under load, and SIGKILL under load.
+"""What `aline serve` bears: many experiments at once, and very long ones.
 
     python benchmarks/service.py --output results/service.json
 
-50 experiments of 30 trials at the same time on loopback, on one worker with SQLite, and on two with
-PostgreSQL where that is installed (two processes on one database; a participant keeps its
-connection, and with it its worker, as browsers do). Participants take half a second to answer, give
-or take a quarter, which is quick for people; then the same without any pause, where each caller
-waits for the 49 others. Then participants hop from worker to worker with every call, so that each
-worker must catch up with what the other did.
-Trials begin when all experiments exist: before, there would be fewer than 50.
-Last, a service is killed 50 times while 10 experiments run. Measure on an idle machine: the load
-runs on the same cores.
+Experiments of 30 trials at the same time on loopback: 200 and 50 on one worker with SQLite, whose
+participants take half a second to answer, give or take a quarter, which is quick for people; 50
+without any pause, where each caller waits for the 49 others; and 50 on two workers that share a
+PostgreSQL, where that is installed. There a participant keeps its connection, and with it its
+worker, as browsers do, or hops from worker to worker with every call, so that each worker must
+catch up with what the other did. The same calls at the same pace then go to a service that does
+nothing (`method=echo`): `metric=ratio` is ours over that. Trials begin when all experiments exist.
+`long` is an experiment of 5000 trials: replayed, looked at in a service that has just started,
+and corrected. Every case can be measured by itself, `--cases 200`; the rows of others stay. Measure
+on an idle machine: the load runs on the same cores.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import http.client
 import json
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from serving import Nursery, Participant, kill_under_load, load, losses
+from serving import ECHO, Nursery, Participant, Service, load, losses, write_long_journal
 
-from aline.evaluation.results import result
-from aline.experiment import open_storage
+from aline.evaluation.results import commit, result
+from aline.experiment import Experiment, open_storage
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import postgresql
 
-BAR = 0.1  # seconds, the 99th percentile of ask and of tell
-STORES = ["sqlite", "postgresql"]
 THINK = 0.5  # seconds that a participant takes to answer
+TRIALS, LONG = 30, 5000
+API = "/api/v1/experiments"
+LONG_BARS = {"replay": 5.0, "first_page": 2.0, "undo": 0.5}  # seconds
+Rows = list[dict[str, Any]]
 
 
-def row(storage: str, metric: str, value: float, n: int, **more: Any) -> dict[str, Any]:
+class Case(NamedTuple):
+    """A load."""
+
+    storage: str
+    workers: int
+    experiments: int
+    think: float
+    hopping: bool = False
+    bar: float | None = None  # seconds, the 99th percentile of ask and of tell
+
+
+LOADS = {
+    "200": Case("sqlite", 1, 200, THINK, bar=0.1),
+    "50": Case("sqlite", 1, 50, THINK, bar=0.1),
+    "50-without-pause": Case("sqlite", 1, 50, 0.0, bar=0.08),
+    "postgresql": Case("postgresql", 2, 50, THINK),
+    "postgresql-without-pause": Case("postgresql", 2, 50, 0.0),
+    "hopping": Case("postgresql", 2, 50, THINK, hopping=True),
+    "hopping-without-pause": Case("postgresql", 2, 50, 0.0, hopping=True),
+}
+
+
+def row(case: str, method: str, metric: str, value: float, n: int, **more: Any) -> dict[str, Any]:
     """One number in the layout of every result."""
     return {
         "task": "psychometric",
-        "method": "aline",
+        "method": method,
         "target": "threshold,slope,guess,lapse",
         "metric": metric,
         "step": None,
@@ -50,130 +77,163 @@ def row(storage: str, metric: str, value: float, n: int, **more: Any) -> dict[st
         "ci95": None,
         "n": n,
         "published": None,
-        "storage": storage,
+        "case": case,
+        "commit": commit(),
         **more,
     }
 
 
-def latency_rows(name: str, people: list[Participant], **more: Any) -> list[dict[str, Any]]:
+def measure_load(nursery: Nursery, name: str, folder: Path, server: Any) -> Rows:
+    """Latency under load, beside a service that does nothing; and what was lost or doubled."""
+    case = LOADS[name]
+    url = server.url if case.storage == "postgresql" else f"sqlite:///{folder}/{name}.db"
+    people, seconds = run_load(nursery, name, case, url)
+    storage = open_storage(url)
+    found = losses(storage, people)
+    storage.close()
+    told = sum(len(one.tells) for one in people)
+    more = case._asdict()
+    rows = latency_rows(name, "aline", people, more)
+    rows.append(row(name, "aline", "trials_per_second", told / seconds, told, **more))
+    found["repeated_calls"] = sum(one.retries for one in people)
+    rows += [row(name, "aline", what, count, told, **more) for what, count in found.items()]
+    idle, _ = run_load(nursery, name, case, ECHO)
+    return rows + compared(name, rows, latency_rows(name, "echo", idle, more), more)
+
+
+def run_load(nursery: Nursery, name: str, case: Case, url: str) -> tuple[list[Participant], float]:
+    """The participants after their trials, and the seconds that they took together."""
+    services = [nursery.start(url, requests_per_second=1e6) for _ in range(case.workers)]
+    ports = [one.port for one in services]
+    asyncio.run(load(ports, 2, 5, prefix=f"warm {name}"))
+    began = time.perf_counter()
+    people = asyncio.run(load(ports, case.experiments, TRIALS, case.think, name, case.hopping))
+    seconds = time.perf_counter() - began
+    for one in services:
+        one.kill()
+    return people, seconds
+
+
+def latency_rows(name: str, method: str, people: list[Participant], more: dict[str, Any]) -> Rows:
     """Quantiles of ask and tell."""
     calls = {
         "ask": [s for p in people for s in p.asks],
         "tell": [s for p in people for s in p.tells],
     }
     return [
-        row(
-            name,
-            "seconds_per_call",
-            float(np.quantile(seconds, level)),
-            len(seconds),
-            part=part,
-            quantile=level,
-            **more,
-        )
+        row(name, method, "seconds_per_call", float(np.quantile(seconds, level)), len(seconds),
+            part=part, quantile=level, **more)
         for part, seconds in calls.items()
         for level in (0.5, 0.99)
+    ]  # fmt: skip
+
+
+def compared(name: str, ours: Rows, echo: Rows, more: dict[str, Any]) -> Rows:
+    """What an echo takes, and our times over its."""
+    ratios = [
+        row(name, "aline", "ratio", one["value"] / other["value"], one["n"],
+            part=one["part"], quantile=one["quantile"], **more)
+        for one, other in zip(ours, echo, strict=False)
+    ]  # fmt: skip
+    return [*echo, *ratios]
+
+
+def measure_long(nursery: Nursery, folder: Path) -> Rows:
+    """An experiment of 5000 trials."""
+    url = f"sqlite:///{folder}/long.db"
+    storage = open_storage(url)
+    write_long_journal(storage, LONG)
+    found = {"replay": seconds(lambda: Experiment.resume(storage, "long"))}
+    storage.close()
+    service = nursery.start(url)
+    call(service, "POST", API, {"model": "psychometric", "name": "short"})  # loads the model
+    # Of a service that has just started: this replays it, too.
+    found["first_page"] = seconds(lambda: look(service))
+    found["undo"] = seconds(lambda: call(service, "POST", f"{API}/long/undo"))
+    found["page_after_undo"] = seconds(lambda: look(service))
+    service.kill()
+    return [
+        row("long", "aline", f"{what}_seconds", value, LONG, bar=LONG_BARS.get(what))
+        for what, value in found.items()
     ]
 
 
-def measure_load(
-    nursery: Nursery,
-    url: str,
-    name: str,
-    workers: int,
-    think: float,
-    hopping: bool,
-    arguments: argparse.Namespace,
-) -> list[dict[str, Any]]:
-    """Latency under load, and that nothing was lost or doubled."""
-    services = [nursery.start(url, requests_per_second=1e6) for _ in range(workers)]
-    ports = [one.port for one in services]
-    prefix = f"{name} {think} {hopping}"
-    asyncio.run(load(ports, 2, 5, prefix=f"warm {prefix}"))
+def look(service: Service) -> None:
+    """What a browser fetches of an experiment."""
+    call(service, "GET", "/experiments/long")
+    call(service, "GET", f"{API}/long/drawing")
+
+
+def call(service: Service, method: str, path: str, body: Any = None) -> None:
+    """One call, on a connection of its own."""
+    one = http.client.HTTPConnection("127.0.0.1", service.port, timeout=60)
+    headers = {} if body is None else {"Content-Type": "application/json"}
+    one.request(method, path, None if body is None else json.dumps(body), headers)
+    reply = one.getresponse()
+    content = reply.read()
+    one.close()
+    assert reply.status in (200, 201), content
+
+
+def seconds(work: Callable[[], Any]) -> float:
+    """How long something takes."""
     began = time.perf_counter()
-    size = arguments.experiments, arguments.trials
-    people = asyncio.run(load(ports, *size, think, prefix, hopping))
-    seconds = time.perf_counter() - began
-    for one in services:
-        one.kill()
-    storage = open_storage(url)
-    found = losses(storage, people)
-    told = sum(len(storage.read(one.name)) for one in people)
-    storage.close()
-    more = {"workers": workers, "experiments": arguments.experiments, "think": think}
-    more["hopping"] = hopping
-    rows = latency_rows(name, people, **more)
-    rows.append(
-        row(name, "trials_per_second", len(people) * arguments.trials / seconds, told, **more)
-    )
-    return rows + [row(name, what, count, len(people), **more) for what, count in found.items()]
+    work()
+    return time.perf_counter() - began
 
 
-def measure_kills(nursery: Nursery, url: str, kills: int) -> list[dict[str, Any]]:
-    """What survives SIGKILL in the midst of calls."""
-    service = nursery.start(url, requests_per_second=1e6)
-    people, interrupted = asyncio.run(kill_under_load(nursery, service, 10, kills, 0.3))
-    storage = open_storage(url)
-    found = losses(storage, people)
-    storage.close()
-    acknowledged = sum(len(one.acknowledged) for one in people)
-    rows = [row("sqlite", f"kill_{what}", count, acknowledged) for what, count in found.items()]
-    return [*rows, row("sqlite", "kill_interrupted_calls", interrupted, kills)]
-
-
-def show(rows: list[dict[str, Any]]) -> None:
+def show(rows: Rows) -> None:
     """Print what was measured."""
     for one in rows:
-        value = one["value"]
-        if one["metric"] == "seconds_per_call":
-            verdict = f"bar {BAR * 1e3:.0f} ms: {'met' if value < BAR else 'MISSED'}"
-            tail = verdict if one["quantile"] == 0.99 and not one["hopping"] else ""
-            what, number = f"{one['part']} p{one['quantile'] * 100:.0f}", f"{value * 1e3:8.1f} ms"
-        else:
-            what, number, tail = one["metric"], f"{value:8.1f}   ", f"n = {one['n']}"
-        pause = f"answers after {one['think']:g} s" if "think" in one else ""
-        pause += ", hopping" if one.get("hopping") else ""
-        print(f"{one['storage']:11} {pause:29} {what:24} {number}  {tail}")
+        value, bar = one["value"], one.get("bar")
+        is_judged = one["metric"].endswith("_seconds") or (
+            one["metric"] == "seconds_per_call" and one["method"] == "aline"
+            and one["quantile"] == 0.99
+        )  # fmt: skip
+        verdict = f"bar {1e3 * bar:g} ms: {'met' if value <= bar else 'MISSED'}" if bar else ""
+        what = f"{one['method']} {one['metric']} {one.get('part', '')} {one.get('quantile', '')}"
+        number = (
+            f"{1e3 * value:9.1f} ms" if "seconds" in one["metric"].split("_") else f"{value:9.2f}"
+        )
+        print(f"{one['case']:25} {what:40} {number}  {verdict if is_judged else ''}")
+
+
+def kept(file: Path, cases: list[str]) -> Rows:
+    """What an earlier run measured of other cases; each row says at which commit."""
+    if not file.exists():
+        return []
+    found: Rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
+    return [one for one in found if one.get("case", cases[0]) not in cases]
 
 
 def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=Path, help="write the result as JSON")
-    parser.add_argument("--experiments", type=int, default=50)
-    parser.add_argument("--trials", type=int, default=30)
-    parser.add_argument(
-        "--think", type=float, nargs="+", default=[THINK, 0.0], help="seconds between ask and tell"
-    )
-    parser.add_argument("--kills", type=int, default=50)
-    parser.add_argument(
-        "--storage", nargs="+", choices=STORES, default=STORES, help="where experiments are kept"
-    )
+    names = [*LOADS, "long"]
+    parser.add_argument("--cases", nargs="+", choices=names, default=names)
     arguments = parser.parse_args()
+    cases = arguments.cases
+    if postgresql.find_program("initdb") is None:
+        print(postgresql.REASON)
+        cases = [one for one in cases if one == "long" or LOADS[one].storage == "sqlite"]
     began, nursery, rows = time.perf_counter(), Nursery(), []
+    needs_server = any(one != "long" and LOADS[one].storage == "postgresql" for one in cases)
+    server = postgresql.Server() if needs_server else None
     with tempfile.TemporaryDirectory() as folder:
-        stores, server = [], None
-        if "sqlite" in arguments.storage:
-            stores.append(("sqlite", f"sqlite:///{folder}/load.db", 1))
-        if "postgresql" in arguments.storage and postgresql.find_program("initdb") is None:
-            print(postgresql.REASON)
-        elif "postgresql" in arguments.storage:
-            server = postgresql.Server()
-            stores.append(("postgresql", server.url, 2))
-        for hopping in (False, True):
-            for think in arguments.think:
-                for name, url, workers in stores:
-                    if workers > 1 or not hopping:
-                        case = name, workers, think, hopping
-                        rows += measure_load(nursery, url, *case, arguments)
-        if server is not None:
-            server.stop()
-        if arguments.kills:
-            rows += measure_kills(nursery, f"sqlite:///{folder}/kill.db", arguments.kills)
+        for name in cases:
+            is_long = name == "long"
+            where = Path(folder)
+            rows += (
+                measure_long(nursery, where) if is_long
+                else measure_load(nursery, name, where, server)
+            )  # fmt: skip
+    if server is not None:
+        server.stop()
     nursery.close()
     show(rows)
     if arguments.output:
-        found = result("service", rows, time.perf_counter() - began)
+        found = result("service", rows + kept(arguments.output, cases), time.perf_counter() - began)
         arguments.output.parent.mkdir(parents=True, exist_ok=True)
         arguments.output.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
 

@@ -25,6 +25,7 @@ from typing import Any
 from urllib.parse import quote
 
 Json = dict[str, Any]
+ECHO = "echo"  # in place of a storage: a service that does nothing
 
 
 class Nursery:
@@ -113,7 +114,9 @@ def _raise_services() -> None:
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that die
     for line in sys.stdin:
-        settings = Settings(**json.loads(line))
+        given = json.loads(line)
+        is_echo = given["storage"] == ECHO
+        settings = Settings(**{**given, "storage": "memory://"} if is_echo else given)
         child = os.fork()
         if child:
             print(child, flush=True)
@@ -121,8 +124,24 @@ def _raise_services() -> None:
         os.close(0)
         os.close(1)
         logging.disable(logging.INFO)
-        uvicorn.run(create_app(settings), **{**options(settings), "log_level": "error"})
+        app = echo if is_echo else create_app(settings)
+        uvicorn.run(app, **{**options(settings), "log_level": "error"})
         os._exit(0)
+
+
+async def echo(scope: Any, receive: Any, send: Any) -> None:
+    """A service that reads a call and answers like ours, and does nothing else."""
+    if scope["type"] != "http":
+        return
+    more = True
+    while more:
+        more = (await receive()).get("more_body", False)
+    status = 200 if scope["path"].endswith("/tell") else 201
+    trial = {"number": 0, "state": "asked", "source": "asked", "design": {"stimulus": 0.25}}
+    body = json.dumps({**trial, "proposed": None, "outcome": None, "note": None}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
 
 
 class Connection:
@@ -225,6 +244,8 @@ class Participant:
             try:
                 status, reply = await connection.call("POST", path, body, key)
             except (OSError, EOFError):
+                status, reply = 503, {}
+            if status == 503:
                 self.retries += 1
                 await asyncio.sleep(0.02)
                 continue
@@ -251,6 +272,25 @@ async def load(
         *(one.run(p, trials, think, together) for one, p in zip(people, mine, strict=True))
     )
     return people
+
+
+def write_long_journal(storage: Any, trials: int) -> None:
+    """An experiment "long", as thousands of calls with a key each would have left it."""
+    import aline
+    from aline.experiment.storage import Addition
+    from aline.experiment.storage.base import to_text
+
+    chance = random.Random(0)
+    aline.Experiment(aline.load("psychometric"), storage=storage, name="long", horizon=2 * trials)
+    events: list[Json] = []
+    for number in range(trials):
+        stimulus = chance.uniform(-5, 5)
+        outcome = float(chance.random() < 0.5 + 0.1 * stimulus)
+        same = {"trial": number, "time": "2026-01-01T00:00:00.000+00:00"}
+        asked = {"event": "asked", "design": {"stimulus": stimulus}, "key": f"ask {number}"}
+        told = {"event": "told", "outcome": outcome, "key": f"tell {number}"}
+        events += [{**asked, **same}, {**told, **same}]
+    assert storage.write([Addition("long", 1, [to_text(one) for one in events])]) == [None]
 
 
 async def kill_under_load(

@@ -157,3 +157,41 @@ def test_a_large_batch_is_computed_in_parts(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("aline.functions.hypotheses.AT_ONCE", 2 * 24 * 7 * 4)
     parts = made.log_information_gain(made.read(context), offers, wanted)
     assert torch.allclose(parts, whole, atol=1e-4)
+
+
+def test_a_long_episode_is_computed_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand observations took two gigabytes."""
+    _, context = played(1, 120)
+    made, wanted = hypotheses(), torch.ones(1, 2, dtype=torch.bool)
+    candidates = SPEC.design.sample(1, 30, seeded(4))
+    whole = made.read(context)
+    assert whole.which is None
+    gain, found = made.log_information_gain(whole, candidates, wanted), made.posterior(whole)
+    monkeypatch.setattr("aline.functions.ensemble.AT_ONCE", 120**2 * 5)
+    monkeypatch.setattr("aline.functions.importance_draws.AT_ONCE", 120**2 * 7)
+    monkeypatch.setattr("aline.functions.hypotheses.OF_ONE", 128 * 120 * 16)
+    parts = made.read(context)
+    torch.testing.assert_close(parts.factor, whole.factor)
+    torch.testing.assert_close(made.posterior(parts).mean, found.mean)
+    in_parts = made.log_information_gain(parts, candidates, wanted)
+    torch.testing.assert_close(in_parts, gain, atol=0.02, rtol=0)  # logs, in single precision
+    assert not parts.memory.known
+
+
+def test_of_a_long_episode_only_the_likely_hypotheses_are_held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    _, context = played(1, 120)
+    made, wanted = hypotheses(), torch.ones(1, 2, dtype=torch.bool)
+    candidates = SPEC.design.sample(1, 30, seeded(4))
+    whole = made.read(context)
+    monkeypatch.setattr("aline.functions.hypotheses.HELD", 120**2 * 40)
+    few = made.read(context)
+    assert few.factor.shape[1] == 40
+    all_found, found = made.posterior(whole), made.posterior(few)
+    torch.testing.assert_close(found.mean, all_found.mean, atol=0.02, rtol=0)
+    torch.testing.assert_close(found.std, all_found.std, atol=0.02, rtol=0)
+    gains = [made.log_information_gain(one, candidates, wanted) for one in (whole, few)]
+    torch.testing.assert_close(gains[1], gains[0], atol=0.3, rtol=0)  # of logs from -9 to -1
+    grown = few.extend(context.designs[:, 0], context.outcomes[:, 0])
+    assert made.log_likelihood(grown).shape[-1] == 40

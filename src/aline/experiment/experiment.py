@@ -12,6 +12,7 @@ from aline.episodes.goals import Target
 from aline.errors import InputError, StateError, UserError
 from aline.experiment.allowed import plain_restriction
 from aline.experiment.checks import check_state, check_unfinished, existing_number, last_told
+from aline.experiment.drawn_posterior import RefinedPosterior
 from aline.experiment.history import History
 from aline.experiment.journals import VERSION, create, now, only_name, read_journal, replay
 from aline.experiment.keys import repeated
@@ -25,7 +26,7 @@ from aline.experiment.knowledge import (
 from aline.experiment.origin import check_model, describe, find_model
 from aline.experiment.posterior import Posterior
 from aline.experiment.predictive import JointPredictive, Predictive
-from aline.experiment.refined import RefinedPosterior, refine_posterior
+from aline.experiment.refined import refine_posterior
 from aline.experiment.settings import (
     check_count,
     check_key,

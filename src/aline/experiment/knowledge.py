@@ -2,13 +2,14 @@
 
 A journal keeps it as plain data, name -> {"known": value}, a prior as cards have it, or the moments
 of an earlier posterior on the network's scale. The network takes a normal for each parameter on its
-scale; where a prior is not one there, it takes the normal with the same mean and spread, and says
-so.
+scale. Where a prior is not one there, it takes the normal with the same mean and spread, and draws
+of its posterior are weighed by the prior over that normal (experiment/drawn_posterior.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -22,13 +23,13 @@ from aline.model.prior import KNOWN, own_prior
 from aline.spaces import Categorical, Parameters
 from aline.spaces.outcomes import Mixture
 from aline.spaces.outcomes.cut import CutMixture
-from aline.spaces.priors import Prior
+from aline.spaces.priors import Prior, log_volume
 
 GRID = 2001  # quantiles that stand for a prior
 OUTSIDE = 1e-3  # share of a prior's mass that may lie beyond the task's
 NARROWEST, WIDEST = 0.009, 1.05  # spreads that the network was trained with, but for rounding
 FARTHEST = 2.7  # the same of means
-BENT = 0.3  # standard deviations that a prior's quantiles may differ from the normal's
+BENT = 0.1  # standard deviations that a prior's quantiles may differ from the normal's
 RAREST = 1e-3  # the least probability of a value
 HALF = 0.5  # the spread of a prior of two values, any of which has the same cells
 ROUGH = 0.02  # by which the probabilities of values may be missed
@@ -235,6 +236,36 @@ def _quantiles(prior: Prior) -> Tensor:
     return scale.to_user(_levels()).float()
 
 
+def shape_correction(
+    parameters: Parameters, knowledge: Knowledge
+) -> Callable[[Tensor], Tensor] | None:
+    """Log density of priors over the normals that the network takes for them.
+
+    Of draws [n, parameter] on the network's scale; -inf where a prior has no mass. None where all
+    priors are normal there, or nearly so.
+    """
+    bent = {n: one for n, one in knowledge.items() if _is_bent(parameters, n, one)}
+
+    def of_draws(z: Tensor) -> Tensor:
+        return torch.stack([_log_ratio(parameters, *item, z) for item in bent.items()]).sum(0)
+
+    return of_draws if bent else None
+
+
+def _log_ratio(parameters: Parameters, name: str, one: Mapping[str, Any], z: Tensor) -> Tensor:
+    column = _column(parameters, name)
+    z, scale = z[..., column].double(), parameters.scales[column]
+    (prior,) = Prior.from_json(one).scales()
+    value = scale.to_user(z)
+    low, high = prior.support
+    is_possible = (value >= low) & (value <= high)
+    inside = torch.where(is_possible, value, prior.to_user(torch.zeros_like(z)))
+    mean, std = _moments(parameters, name, one)
+    normal = -0.5 * ((z - mean) / std).square() - math.log(std * math.sqrt(2 * math.pi))
+    exact = prior.log_prior(inside) + log_volume(scale, z)
+    return torch.where(is_possible, exact - normal, -torch.inf)
+
+
 def knowledge_warnings(parameters: Parameters, knowledge: Knowledge) -> Iterator[str]:
     """What of it the network was not trained for, in words."""
     for name, one in knowledge.items():
@@ -246,19 +277,17 @@ def knowledge_warnings(parameters: Parameters, knowledge: Knowledge) -> Iterator
                 as_words = ", ".join(f"{p:.2f}" for p in taken)
                 yield f"The prior of {name} is taken as {as_words}, the nearest that can be had."
             continue
-        mean, std = _moments(parameters, name, one)
-        if abs(mean) > FARTHEST:
+        if abs(_moments(parameters, name, one)[0]) > FARTHEST:
             yield (
                 f"The prior of {name} lies at the edge of what the model was trained for: its "
                 "posterior there is a guess."
             )
-        if "family" in one and _is_bent(_on_network_scale(parameters, name, one), mean, std):
-            yield (
-                f"The prior of {name} is taken as the normal on the network's scale that has its "
-                "mean and spread: its shape beyond these is not known to the model."
-            )
 
 
-def _is_bent(z: Tensor, mean: float, std: float) -> bool:
-    away = (z - mean) / std - _levels()
+def _is_bent(parameters: Parameters, name: str, one: Mapping[str, Any]) -> bool:
+    """Whether a prior is clearly no normal on the network's scale."""
+    if one.get("family") in (None, "Categorical"):
+        return False
+    mean, std = _moments(parameters, name, one)
+    away = (_on_network_scale(parameters, name, one) - mean) / std - _levels()
     return bool(away[GRID // 40 : -GRID // 40].abs().max() > BENT)

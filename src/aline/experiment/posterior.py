@@ -139,11 +139,11 @@ class Posterior:
         Without a generator the same draws come every time.
         """
         shape = (shape,) if isinstance(shape, int) else tuple(shape)
-        flat = self._draw(math.prod(shape), generator or torch.Generator())
+        flat = self.draw(math.prod(shape), generator or torch.Generator())
         draws = self._parameters.to_user(flat.reshape(*shape, len(self._parameters)))
         return {n: v.float() if v.is_floating_point() else v for n, v in draws.items()}
 
-    def _draw(self, count: int, generator: torch.Generator) -> Tensor:
+    def draw(self, count: int, generator: torch.Generator) -> Tensor:
         """Draws [count, parameter] on the network's scale."""
         if self.joint is None:
             return self._mixture.sample(count, generator)
@@ -154,7 +154,7 @@ class Posterior:
 
         In the user's units, to about one over the root of the number of draws.
         """
-        columns = self._parameters.to_labels(self._draw(draws, torch.Generator()))
+        columns = self._parameters.to_labels(self.draw(draws, torch.Generator()))
         if not columns:
             return {}
         matrix = torch.stack(list(columns.values())).corrcoef().reshape(len(columns), -1)
@@ -213,7 +213,7 @@ class Posterior:
         """
         pandas = import_pandas("to_frame")
         if draws is not None:
-            flat = self._draw(check_count("draws", draws), torch.Generator())
+            flat = self.draw(check_count("draws", draws), torch.Generator())
             return pandas.DataFrame(self._columns_of(flat))
         rows: dict[str, tuple[float, float, float, float]] = {}
         for name, one in ((name, self[name]) for name in self.names):
@@ -295,7 +295,7 @@ class Posterior:
     @cached_property
     def _share_draws(self) -> dict[str, Tensor]:
         """For the shares of a simplex, which are products of coordinates that depend."""
-        return self._parameters.to_labels(self._draw(SHARE_DRAWS, torch.Generator()))
+        return self._parameters.to_labels(self.draw(SHARE_DRAWS, torch.Generator()))
 
     # In double precision, as float32 loses the probit's tails; weights that sum to one there.
 

@@ -9,6 +9,7 @@ over what it sees, and one more observation adds one row.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -27,6 +28,8 @@ NOISE_RATIO = 1e-4  # variance of the noise over the function's
 LENGTHSCALES = (0.02, 1.0)  # for designs in [-1, 1], times the root of their dimension
 LEAST_VARIANCE = 1e-6
 LEAST_SHARE = 1e-4  # of a variance that goes
+LONG = 100  # observations from which factors are computed some kernels at a time
+AT_ONCE = 2**21  # numbers of their covariances: on the way a matrix takes several times its memory
 
 
 def spread_kernels(design: int, count: int) -> Kernels:
@@ -77,6 +80,22 @@ def _kept(visible: Tensor) -> Tensor:
 
 def _factor(kernels: Kernels, designs: Tensor, kept: Tensor | None) -> Tensor:
     """Of the outcomes' covariance [batch, kernel, n, n]; what nobody sees is apart from all."""
+    batch, count, _ = designs.shape
+    if count <= LONG:
+        return _factor_of_few(kernels, designs, kept)
+    factor = designs.new_empty(batch, kernels.number, count, count)
+    for some in _parts(kernels.number, batch * count**2):
+        factor[:, some] = _factor_of_few(kernels.part(some), designs, kept)
+    return factor
+
+
+def _parts(kernels: int, numbers: int) -> Iterator[slice]:
+    """Of kernels that have so many numbers each, those that are computed at a time."""
+    step = max(1, AT_ONCE // max(1, numbers))
+    return (slice(first, first + step) for first in range(0, kernels, step))
+
+
+def _factor_of_few(kernels: Kernels, designs: Tensor, kept: Tensor | None) -> Tensor:
     matrix = kernels.covariance(designs, designs)
     noise = kernels.noise[..., None]
     if kept is not None:
@@ -123,6 +142,7 @@ class Posterior:
     kept: Tensor | None = None  # [batch, context], 0 for what no group sees
     units: Units | None = None
     extra: Extra | None = None
+    which: Tensor | None = None  # [kernel], of those on offer; None: all
     memory: Memory = field(default_factory=Memory, repr=False)
 
     @property
@@ -177,8 +197,14 @@ class Posterior:
             _bordered(self.factor, row, root),
             torch.cat([self.white, value], 2),
             units=None if self.units is None else Units.of(outcomes),
+            which=self.which,
             memory=self.memory.inherited(),
         )
+
+    @property
+    def afresh(self) -> Posterior:
+        """The same, of which what is computed for points is not kept."""
+        return replace(self, memory=Memory())
 
     def prefixes(self, visible: Tensor) -> Posterior:
         """For groups [batch, group, context] that each see a prefix of the whole context."""
@@ -304,14 +330,23 @@ class Posterior:
     def _learn(self, points: Tensor, before: KnownPoints | None) -> KnownPoints:
         """Add rows for the observations that came since."""
         count = 0 if before is None else before.observed
-        flat = points.flatten(1, -2).to(self.designs.dtype)
-        cross = self.kernels.covariance(self.designs[:, count:], flat)
+        flat, new = points.flatten(1, -2).to(self.designs.dtype), self.count - count
+        if new <= LONG:
+            return KnownPoints.of(points, before, self._new_rows(flat, before, slice(None)))
+        more = flat.new_empty(len(flat), self.kernels.number, new, flat.shape[1])
+        for some in _parts(self.kernels.number, len(flat) * new * max(new, flat.shape[1])):
+            more[:, some] = self._new_rows(flat, before, some)
+        return KnownPoints.of(points, before, more)
+
+    def _new_rows(self, points: Tensor, before: KnownPoints | None, some: slice) -> Tensor:
+        """Points [batch, n, design] over the rows of some kernels' factors that are new to them."""
+        count = 0 if before is None else before.observed
+        cross = self.kernels.part(some).covariance(self.designs[:, count:], points)
         if self.kept is not None:
             cross *= self.kept[:, None, count:, None]
         if before is not None:
-            cross -= self.factor[..., count:, :count] @ before.rows
-        more = _over(self.factor[..., count:, count:], cross)
-        return KnownPoints.of(points, before, more)
+            cross -= self.factor[:, some, count:, :count] @ before.rows[:, some]
+        return _over(self.factor[:, some, count:, count:], cross)
 
     def log_variance_share(self, candidates: Tensor, targets: Tensor, wanted: Tensor) -> Tensor:
         """The log share that outcomes at candidates take of the variance at a goal's targets.

@@ -9,6 +9,7 @@ weighted mean is still about the posterior's, the covariance about the posterior
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -30,6 +31,9 @@ LEAST_STD = 0.02  # of a parameter, on the normal scale
 RIDGE = 1e-3  # of a variance, so that few hypotheses do not seem to explain everything
 LEAST_NATS = 1e-6
 AT_ONCE = 2**26  # numbers over the factors of candidates that are held at a time
+OF_ONE = 2**23  # likewise of one episode, beyond which what its candidates need is not kept
+LEAST_HELD = 8  # hypotheses
+HELD = 2**24  # numbers of factors of one long episode; who explains the data best has one
 
 
 class Hypotheses(nn.Module):
@@ -87,27 +91,41 @@ class Hypotheses(nn.Module):
         standardise: bool = False,
     ) -> Posterior:
         """Take a context in, as `ensemble.read`."""
-        return ensemble.read(self.kernels, context, visible, extra, standardise)
+        most = max(LEAST_HELD, HELD // max(1, context.length) ** 2)
+        if self.kernels.number <= most or len(context.outcomes) > 1 or visible is not None:
+            return ensemble.read(self.kernels, context, visible, extra, standardise)
+        which = self._likeliest(context, most, standardise)
+        found = ensemble.read(self.kernels.part(which), context, None, extra, standardise)
+        return replace(found, which=which)
+
+    def _likeliest(self, context: Context, count: int, standardise: bool) -> Tensor:
+        """Which hypotheses explain a long episode best, in order; the others weigh nothing."""
+        fits = []
+        for some in torch.arange(self.kernels.number).split(LEAST_HELD):
+            state = ensemble.read(self.kernels.part(some), context, standardise=standardise)
+            fits.append(self.log_likelihood(replace(state, which=some))[0, 0])
+        return torch.cat(fits).topk(count).indices.sort().values
 
     def log_likelihood(self, state: Posterior) -> Tensor:
         """Of what each group has seen, [batch, group, hypothesis]."""
         squares, log_root, count = state.sums
-        fit = -0.5 * squares * (-2 * self.log_scale).exp()
-        return fit - count * self.log_scale - log_root
+        log_scale = _of(state, self.log_scale)
+        fit = -0.5 * squares * (-2 * log_scale).exp()
+        return fit - count * log_scale - log_root
 
     def posterior(self, state: Posterior) -> ParameterPosterior:
         """What the data leave of the parameters, by the grid and by draws near the data."""
         if not self.draws:
             return self._grid_posterior(state)
         fit = self.log_likelihood(state)
-        parts = (self.z, self.kind, self.tied)
+        parts = (_of(state, part) for part in (self.z, self.kind, self.tied))
         grid = Cloud(*(part.expand(fit.shape[:2].numel(), *part.shape) for part in parts))
-        drawn = draw_near_data(self, grid, fit.flatten(0, 1), state)
+        drawn = draw_near_data(self, grid, fit.flatten(0, 1), state, len(self.z))
         return ParameterPosterior.of(*(part.unflatten(0, fit.shape[:2]) for part in drawn))
 
     def _grid_posterior(self, state: Posterior) -> ParameterPosterior:
         fit = self.log_likelihood(state)
-        return ParameterPosterior.of(self.z.expand(*fit.shape, -1), fit)
+        return ParameterPosterior.of(_of(state, self.z).expand(*fit.shape, -1), fit)
 
     def log_information_gain(self, state: Posterior, candidates: Tensor, wanted: Tensor) -> Tensor:
         """The log of the nats that an outcome at each candidate gives about some parameters.
@@ -120,15 +138,27 @@ class Hypotheses(nn.Module):
         By the grid alone: draws near the data add nothing here (results/functions.json).
         """
         batch = len(state.designs)
-        held = self.kernels.number * candidates.shape[-2] * max(1, state.count)
+        held = state.kernels.number * candidates.shape[-2] * max(1, state.count)
         step = max(1, AT_ONCE // held)
         if batch > step:
             parts = (slice(i, i + step) for i in range(0, batch, step))
             each = ((state.episodes(p), candidates[p], wanted[p]) for p in parts)
             return torch.cat([self.log_information_gain(*part) for part in each])
+        if held > OF_ONE:
+            each_time = max(1, candidates.shape[-2] * OF_ONE // (4 * held))
+            some, bare = candidates.split(each_time, -2), state.afresh
+            return torch.cat([self._log_information_gain(bare, c, wanted) for c in some], -1)
+        return self._log_information_gain(state, candidates, wanted)
+
+    def _log_information_gain(self, state: Posterior, candidates: Tensor, wanted: Tensor) -> Tensor:
         mean, left = state.moments(candidates)
-        log_variance = left.log() + 2 * self.log_scale[:, None, None]
+        log_variance = left.log() + 2 * _of(state, self.log_scale)[:, None, None]
         return self._grid_posterior(state).log_information(mean, log_variance, wanted)
+
+
+def _of(state: Posterior, part: Tensor) -> Tensor:
+    """A part [hypothesis, ...] of those that a state has."""
+    return part if state.which is None else part[state.which]
 
 
 class Explained(NamedTuple):

@@ -168,14 +168,16 @@ class Proposal(NamedTuple):
 
 
 def draw_near_data(
-    grid: Processes, cloud: Cloud, log_likelihood: Tensor, state: ensemble.Posterior
+    grid: Processes, cloud: Cloud, log_likelihood: Tensor, state: ensemble.Posterior, size: int
 ) -> tuple[Tensor, Tensor]:
     """Draw near the likely ones of a cloud [row, hypothesis], in rounds.
+
+    The cloud are those of `size` hypotheses of the grid that weigh anything.
 
     Returns the grid's hypotheses and the drawn ones [row, hypothesis, parameter], and the logs of
     their weights [row, hypothesis].
     """
-    columns, data, size = grid.lengthscale_columns, Data.of(state), cloud.z.shape[1]
+    columns, data = grid.lengthscale_columns, Data.of(state)
     # Kinds are drawn in equal shares and, of several axes, half of all hypotheses are tied.
     log_sorts = math.log(len(KINDS) * (2 if len(columns) > 1 else 1))
     proposals: list[Proposal] = []
@@ -195,13 +197,16 @@ def draw_near_data(
 
 
 def _log_likelihood(kernels: Kernels, log_scale: Tensor, data: Data) -> Tensor:
-    """Of the data [row, hypothesis], but for a constant, some rows at a time."""
+    """Of the data [row, hypothesis], but for a constant; some rows and hypotheses at a time."""
     found = torch.empty(log_scale.shape)
     for rows, part in data.parts(log_scale.shape[1]):
-        squares, log_root, count = part.read(kernels.episodes(rows)).sums
-        own = log_scale[rows]
-        fit = -0.5 * squares[:, 0] * (-2 * own).exp() - count[:, 0] * own
-        found[rows] = fit - log_root[:, 0]
+        step = max(1, AT_ONCE // (len(rows) * max(1, part.seen.shape[1]) ** 2))
+        for first in range(0, log_scale.shape[1], step):
+            some = slice(first, first + step)
+            squares, log_root, count = part.read(kernels.episodes(rows).part(some)).sums
+            own = log_scale[rows, some]
+            fit = -0.5 * squares[:, 0] * (-2 * own).exp() - count[:, 0] * own
+            found[rows, some] = fit - log_root[:, 0]
     return found
 
 

@@ -71,6 +71,11 @@ class Kernels(NamedTuple):
         flat = square.exp_() if self.shapes is None else self.shapes.covariance(square)
         return flat.view(*flat.shape[:-1], a.shape[1], b.shape[1])
 
+    def part(self, some: slice | Tensor) -> Kernels:
+        """Some of them, the same for all episodes."""
+        shapes = self.shapes and Shapes(*(part[..., some, :] for part in self.shapes))
+        return Kernels(self.rate[..., some, :], shapes, self.noise[..., some])
+
     def episodes(self, rows: Tensor) -> Kernels:
         """Those of some episodes, where each has its own."""
         shapes = self.shapes and Shapes(*(part[rows] for part in self.shapes))

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from scipy import stats
+from scipy.special import ndtr
 from torch import Tensor
 from torch import distributions as td
 
@@ -169,8 +169,8 @@ class TableScale:
     ):
         knots = np.linspace(-6.0, 6.0, 4001)
         # The survival function keeps the upper tail's digits.
-        lower = frozen.ppf(stats.norm.cdf(knots[knots <= 0]))
-        upper = frozen.isf(stats.norm.sf(knots[knots > 0]))
+        lower = frozen.ppf(ndtr(knots[knots <= 0]))
+        upper = frozen.isf(ndtr(-knots[knots > 0]))
         quantiles = warp(torch.tensor(np.concatenate([lower, upper]), dtype=torch.float64))
         usable = torch.isfinite(quantiles)
         self._z = torch.tensor(knots, dtype=torch.float64)[usable]
@@ -202,18 +202,24 @@ def _interpolate(x: Tensor, knots: Tensor, values: Tensor) -> Tensor:
     return y0 + (x.clamp(knots[0], knots[-1]) - x0) * (y1 - y0) / (x1 - x0)
 
 
+def _frozen(family: str, *shape: float, scale: float = 1.0) -> Any:
+    from scipy import stats  # takes half a second, and few priors need it
+
+    return getattr(stats, family)(*shape, scale=scale)
+
+
 def beta_scale(a: float, b: float) -> Scale:
     """Beta(a, b) on (0, 1); the flat one is a Uniform."""
     if a == b == 1.0:
         return UniformScale(0.0, 1.0)
     return TableScale(
-        stats.beta(a, b), td.Beta(a, b).log_prob, torch.logit, torch.sigmoid, (0.0, 1.0)
+        _frozen("beta", a, b), td.Beta(a, b).log_prob, torch.logit, torch.sigmoid, (0.0, 1.0)
     )
 
 
 def _gamma_scale(concentration: float, rate: float) -> Scale:
     return TableScale(
-        stats.gamma(concentration, scale=1 / rate),
+        _frozen("gamma", concentration, scale=1 / rate),
         td.Gamma(concentration, rate).log_prob,
         torch.log,
         torch.exp,
@@ -223,7 +229,7 @@ def _gamma_scale(concentration: float, rate: float) -> Scale:
 
 def _half_normal_scale(scale: float) -> Scale:
     return TableScale(
-        stats.halfnorm(scale=scale),
+        _frozen("halfnorm", scale=scale),
         td.HalfNormal(scale).log_prob,
         torch.log,
         torch.exp,

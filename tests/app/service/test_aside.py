@@ -15,6 +15,7 @@ import torch
 
 from aline.app.service.aside import Aside, free_cached_properties
 from aline.app.service.costs import Costs
+from aline.app.service.lately import Lately
 from aline.app.service.pools import BusyError, Pool
 from aline.errors import InputError, StateError, StorageError
 from aline.experiment.state import State
@@ -96,9 +97,12 @@ def test_a_pool_does_not_wait_for_ever() -> None:
     go = threading.Event()
 
     async def main() -> None:
-        pool = Pool("short", 1, 2, seconds=0.05, is_vain=lambda: True)
-        with pytest.raises(StorageError, match=r"within 0\.05 s"):
+        asked = Lately(lambda: go.wait(10), fresh=0.0, silent=0.1)  # a storage that stands still
+        pool = Pool("short", 1, 2, asked.watch)
+        began = time.perf_counter()
+        with pytest.raises(StorageError, match=r"did not answer within 0\.\d+ s"):
             await pool.run(go.wait, 10)
+        assert time.perf_counter() - began < 0.5
         go.set()
         pool.close()
 

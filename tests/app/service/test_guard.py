@@ -70,7 +70,7 @@ def test_tokens_are_digested_at_rest_and_removed(monkeypatch: pytest.MonkeyPatch
         await tokens.owner(token)  # which makes it read them again
         await asyncio.sleep(0.05)
         assert await tokens.owner(token) is None
-        tokens.close()
+        await tokens.close()
 
     asyncio.run(main())
     with pytest.raises(InputError, match="printable"):

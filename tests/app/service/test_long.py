@@ -1,39 +1,24 @@
 """An experiment of 5000 trials: opened, looked at and corrected without a wait."""
 
-import random
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from serving import write_long_journal
 
-import aline
 from aline.experiment import Experiment, Storage
-from aline.experiment.storage import Addition, MemoryStorage
-from aline.experiment.storage.base import to_text
+from aline.experiment.storage import MemoryStorage
 
 TRIALS = 5000
 API = "/api/v1/experiments/long"
 
 
-def long_journal(trials: int) -> Storage:
-    """As thousands of calls with a key each would have left it, without a network to choose."""
-    storage, draw = MemoryStorage(), random.Random(0)
-    Experiment(aline.load("psychometric"), storage=storage, name="long", horizon=2 * trials)
-    events: list[dict[str, Any]] = []
-    for number in range(trials):
-        design = {"stimulus": draw.uniform(-5, 5)}
-        outcome = float(draw.random() < 0.5 + 0.1 * design["stimulus"])
-        same = {"trial": number, "time": "2026-01-01T00:00:00.000+00:00"}
-        events.append({"event": "asked", "design": design, "key": f"ask {number}", **same})
-        events.append({"event": "told", "outcome": outcome, "key": f"tell {number}", **same})
-    assert storage.write([Addition("long", 1, [to_text(event) for event in events])]) == [None]
-    return storage
-
-
 @pytest.fixture(scope="module")
 def storage() -> Storage:
-    return long_journal(TRIALS)
+    storage = MemoryStorage()
+    write_long_journal(storage, TRIALS)
+    return storage
 
 
 def seconds(work: Callable[[], Any]) -> float:

@@ -76,7 +76,7 @@ def test_each_hears_of_its_own() -> None:
         scribe.close()
 
     asyncio.run(main())
-    assert storage.lengths() == {"a": 2, "b": 2}  # who went away was at the disk already
+    assert storage.lengths() == {"a": 2, "b": 1}  # who went away before is left out
 
 
 def test_a_storage_that_fails_fails_all_and_is_tried_again() -> None:
@@ -100,3 +100,29 @@ def test_a_storage_that_fails_fails_all_and_is_tried_again() -> None:
 
     asyncio.run(main())
     assert storage.lengths() == {"a": 2}
+
+
+def test_who_was_told_to_try_again_is_not_written_later() -> None:
+    storage = storage_of("a", "b")
+
+    def give_up(written: "asyncio.Future[None]") -> None:
+        asyncio.get_running_loop().call_later(0.05, end, written)
+
+    def end(written: "asyncio.Future[None]") -> None:
+        if not written.done():
+            written.set_exception(StorageError("it stands still"))
+
+    async def main() -> None:
+        scribe = Scribe(storage, give_up)
+        first = await start(scribe, Addition("a", 1, ["{}"]))
+        await asyncio.sleep(0.01)  # it is on its way to the disk
+        second = await start(scribe, Addition("b", 1, ["{}"]))
+        for task in first + second:
+            with pytest.raises(StorageError, match="stands still"):
+                await task
+        storage.go.set()
+        await scribe.write(Addition("b", 1, ["{}"]))  # the same again
+        scribe.close()
+
+    asyncio.run(main())
+    assert storage.lengths() == {"a": 2, "b": 2}

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, Header, Path, Query, Request
 from starlette.responses import Response, StreamingResponse
 
-from aline.app.service import exports, schemas, shapes
+from aline.app.service import exports, links, schemas, shapes
 from aline.app.service.desk import Desk
 from aline.app.service.drawing import draw
 from aline.app.service.replies import Json
@@ -60,12 +60,20 @@ def desk_of(request: Request) -> Desk:
 
 
 # Routes are tried in this order. Those of trials have a shortcut.
-trials = APIRouter(prefix="/api/v1", responses=_FAILURES)
-api = APIRouter(prefix="/api/v1", responses=_FAILURES)
+_every: dict[str, Any] = {
+    "prefix": "/api/v1",
+    "responses": _FAILURES,
+    "generate_unique_id_function": lambda route: route.name,  # the name that links call it by
+}
+trials, api = APIRouter(**_every), APIRouter(**_every)
 
 
 @trials.post(
-    "/experiments/{name}/ask", response_model=schemas.Trial, status_code=201, tags=["trials"]
+    "/experiments/{name}/ask",
+    response_model=schemas.Trial,
+    status_code=201,
+    tags=["trials"],
+    responses=links.of_trial(201),
 )
 async def ask(request: Request, name: Name, key: Key = None) -> Response:
     """The next trial. Several may be open at a time."""
@@ -73,7 +81,10 @@ async def ask(request: Request, name: Name, key: Key = None) -> Response:
 
 
 @trials.post(
-    "/experiments/{name}/trials/{number}/tell", response_model=schemas.Trial, tags=["trials"]
+    "/experiments/{name}/trials/{number}/tell",
+    response_model=schemas.Trial,
+    tags=["trials"],
+    responses=links.of_trial(200),
 )
 async def tell(
     request: Request, name: Name, number: Number, body: schemas.Tell, key: Key = None
@@ -97,7 +108,13 @@ async def list_models(request: Request) -> Response:
     return Json({"models": await desk.slow(work)})
 
 
-@api.post("/experiments", response_model=schemas.Experiment, status_code=201, tags=["experiments"])
+@api.post(
+    "/experiments",
+    response_model=schemas.Experiment,
+    status_code=201,
+    tags=["experiments"],
+    responses=links.of_experiment(201),
+)
 async def create(request: Request, body: schemas.NewExperiment, key: Key = None) -> Response:
     """Start an experiment."""
     desk, lab = desk_of(request), desk_of(request).lab
@@ -137,14 +154,24 @@ async def list_experiments(
     return Json(await desk.slow(work))
 
 
-@api.get("/experiments/{name}", response_model=schemas.Experiment, tags=["experiments"])
+@api.get(
+    "/experiments/{name}",
+    response_model=schemas.Experiment,
+    tags=["experiments"],
+    responses=links.of_experiment(200),
+)
 async def show(request: Request, name: Name) -> Response:
     """An experiment with all its trials."""
     desk = desk_of(request)
     return Json(await desk.look(name, "show", _shape(desk)))
 
 
-@api.patch("/experiments/{name}", response_model=schemas.Experiment, tags=["experiments"])
+@api.patch(
+    "/experiments/{name}",
+    response_model=schemas.Experiment,
+    tags=["experiments"],
+    responses=links.of_experiment(200),
+)
 async def change(request: Request, name: Name, body: schemas.Change) -> Response:
     """Aim at something else, or plan more or fewer trials, from now on."""
     desk = desk_of(request)
@@ -168,7 +195,10 @@ async def close(request: Request, name: Name) -> Response:
 
 
 @api.post(
-    "/experiments/{name}/trials/{number}/abandon", response_model=schemas.Trial, tags=["trials"]
+    "/experiments/{name}/trials/{number}/abandon",
+    response_model=schemas.Trial,
+    tags=["trials"],
+    responses=links.of_trial(200),
 )
 async def abandon(request: Request, name: Name, number: Number, key: Key = None) -> Response:
     """Give a trial up; if it was told, its outcome leaves the posterior."""
@@ -180,6 +210,7 @@ async def abandon(request: Request, name: Name, number: Number, key: Key = None)
     response_model=schemas.Trial,
     status_code=201,
     tags=["trials"],
+    responses=links.of_trial(201),
 )
 async def redo(request: Request, name: Name, number: Number, key: Key = None) -> Response:
     """Ask a trial's design again, as a new trial."""
@@ -187,7 +218,11 @@ async def redo(request: Request, name: Name, number: Number, key: Key = None) ->
 
 
 @api.post(
-    "/experiments/{name}/undo", response_model=schemas.Trial, status_code=201, tags=["trials"]
+    "/experiments/{name}/undo",
+    response_model=schemas.Trial,
+    status_code=201,
+    tags=["trials"],
+    responses=links.of_trial(201),
 )
 async def undo(request: Request, name: Name, key: Key = None) -> Response:
     """Take the last told trial back and ask it again, in place of those that are open."""
@@ -221,7 +256,12 @@ async def restrict(request: Request, name: Name, body: schemas.Restrict) -> Resp
     return await _changed(desk, name, work)
 
 
-@api.post("/experiments/{name}/simulate", response_model=schemas.Trial, tags=["trials"])
+@api.post(
+    "/experiments/{name}/simulate",
+    response_model=schemas.Trial,
+    tags=["trials"],
+    responses=links.of_trial(200),
+)
 async def simulate(request: Request, name: Name) -> Response:
     """One trial answered by the experiment's simulated participant."""
     desk = desk_of(request)
@@ -269,10 +309,11 @@ async def export(
     request: Request,
     name: Name,
     format: Annotated[
-        Literal["json", "csv", "netcdf"], Query(description="netcdf is for ArviZ.")
+        Literal["json", "csv", "netcdf", "html"],
+        Query(description="netcdf is for ArviZ, html a report with figures."),
     ] = "json",
 ) -> Response:
-    """The experiment as a file: everything, the trials, or draws from the posterior."""
+    """The experiment as a file: everything, the trials, draws from the posterior, or a report."""
     desk, lab = desk_of(request), desk_of(request).lab
     moment = await desk.moment(name)
     events = (await desk.slow(lab.read, name))[: moment.sequence]
@@ -280,7 +321,8 @@ async def export(
     def work(experiment: Experiment) -> bytes:
         return exports.export(experiment, events, lab.model_name(experiment), format)
 
-    content = await desk.compute(moment, "export", work)
+    is_long = format == "html"  # figures take seconds
+    content = await (desk.refine(name, work) if is_long else desk.compute(moment, "export", work))
     file = f"{quote(name, safe='')}.{exports.ENDINGS[format]}"
     headers = {"content-disposition": f"attachment; filename*=UTF-8''{file}"}
     return Response(content, media_type=exports.TYPES[format], headers=headers)

@@ -78,7 +78,7 @@ def create_app(settings: Settings, storage: Storage | None = None) -> ASGIApp:
         yield
         gc.unfreeze()
         await desk.stop()
-        tokens.close()
+        await tokens.close()
         if storage is None:
             kept.close()  # here, as a signal may end the process before anything else is done
 

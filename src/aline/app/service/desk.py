@@ -61,7 +61,8 @@ class Desk:
     def __init__(self, lab: Lab, settings: Settings, metrics: Metrics):
         self.lab, self.metrics = lab, metrics
         self.streams = Streams(self._lengths, settings.streams, metrics)
-        self.count = Lately(lab.storage.count, fresh=0.0)  # of experiments
+        silent = lab.storage.answer_seconds
+        self.count = Lately(lab.storage.count, fresh=0.0, silent=silent)  # of experiments
         lab.on_change = self.streams.changed
         self._settings = settings
         self._chooser, self._costs = Chooser(), Costs()
@@ -76,13 +77,14 @@ class Desk:
         }
         # What a participant waits for, what opens and lists, what draws, what takes in much data:
         # none of them waits for another.
-        stuck: Any = STORAGE_SECONDS, lambda: self.count.is_stuck
-        self._quick = Pool("quick", 2, WAITING, *stuck)
-        self._slow = Pool("slow", 2, WAITING, *stuck)
+        self._quick = Pool("quick", 2, WAITING, self.count.watch)
+        self._slow = Pool("slow", 2, WAITING, self.count.watch)
         self._drawing = Pool("drawing", 2, WAITING)
         self._taking_in = Pool("taking in", 2, 8)
         self._aside, self._refining = Aside("large", **limits), Aside("refining", **limits)
-        self._scribe = Scribe(self.lab.storage)
+        self._scribe = Scribe(
+            self.lab.storage, lambda written: self.count.watch(written, STORAGE_SECONDS)
+        )
 
     def start(self) -> None:
         """Begin to watch the storage, in the running loop."""
@@ -195,7 +197,7 @@ class Desk:
         if addition is not None:  # else it was a repeat, whose cost says nothing
             self._costs.learn(what, size, seconds)
             place.note(task.call, copy.observations)
-            await self._scribe.write(addition, STORAGE_SECONDS)
+            await self._scribe.write(addition)
             self.lab.advance(place, copy.snapshot(self.lab.storage))
         return result
 
@@ -261,7 +263,7 @@ class Desk:
             pool.close()
         for aside in (self._aside, self._refining):
             aside.close()
-        self.count.close()
+        await self.count.close()
         self.lab.forget()
         self._open_pools()
 

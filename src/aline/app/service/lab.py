@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
 import hashlib
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -28,7 +30,9 @@ from aline.model import Model
 
 KEPT = 1000  # experiments in memory
 USUAL = 100  # observations, open trials and points
+USUAL_BYTES = 100_000  # what such an experiment keeps
 LIGHT = 4_000_000  # bytes: such an experiment is weighed again when it has grown to the double
+WEIGHING_SECONDS = 0.01  # at a time: a thread that computes makes requests wait for Python's lock
 
 
 @dataclass
@@ -39,7 +43,7 @@ class Place:
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)  # to change it
     drawing: asyncio.Lock = field(default_factory=asyncio.Lock)  # of its history
     asked_with: int | None = None  # observations at the last ask, if what it computed is kept
-    weight: int = LIGHT // 10  # bytes in memory, when it was weighed last
+    weight: int = USUAL_BYTES  # in memory, when it was weighed last
     weighed: int = 0  # the journal's length then; at first, of one that is new
 
     @classmethod
@@ -93,6 +97,7 @@ class Lab:
         with self._loading:
             if name not in self._models:
                 self._models[name] = _load(self._sources[name])
+                gc.freeze()  # it stays: to look through it for garbage would take 0.1 s
             return self._models[name]
 
     def place(self, name: str) -> str:
@@ -202,13 +207,22 @@ class Lab:
         """Let those go that were not used for longest, until the rest keeps no more than that."""
         with self._lock:
             due = [place for place in self._places.values() if place.is_due]
-        for place in due:
-            place.weighed = place.experiment.sequence
-            place.weight = weigh(place.experiment)
+        self._weigh(due)
         with self._lock:
             total = sum(place.weight for place in self._places.values())
             while total > most_bytes and self._places:
                 total -= self._places.popitem(last=False)[1].weight
+
+    @staticmethod
+    def _weigh(due: list[Place]) -> None:
+        """Those that may be large; of the usual ones as many as there is time for."""
+        began = time.perf_counter()
+        for place in sorted(due, key=lambda one: one.experiment.size, reverse=True):
+            is_usual = place.experiment.size <= USUAL
+            if is_usual and time.perf_counter() - began > WEIGHING_SECONDS:
+                return
+            place.weighed = place.experiment.sequence
+            place.weight = weigh(place.experiment)
 
     def forget(self) -> None:
         """Let every experiment go; the storage has them."""

@@ -7,29 +7,42 @@ what was known last, while one thread of their own reads again.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from aline.errors import StorageError
 
 Value = TypeVar("Value")
 
 STUCK_SECONDS = 2.0  # after which a storage that does not answer counts as down
+LOOK_SECONDS = 0.03  # until one who waits for it asks whether it answers at all, and in between
+CLOSE_SECONDS = 0.1  # for it to say what is of no use any more
+LATE_SECONDS = 0.02  # after which this process is too busy to judge
+
+
+def unanswered(seconds: float) -> StorageError:
+    """The error for a storage that takes too long."""
+    return StorageError(
+        f"the storage did not answer within {seconds:.1g} s: try again with the same key"
+    )
 
 
 class Lately(Generic[Value]):
     """The last value of something, read anew when it is older than `fresh` seconds."""
 
-    def __init__(self, read: Callable[[], Value], fresh: float):
-        self.fresh = fresh
+    def __init__(self, read: Callable[[], Value], fresh: float, silent: float = STUCK_SECONDS):
+        """A storage that says nothing for `silent` seconds is not waited for by `watch`."""
+        self.fresh, self._silent = fresh, silent
         self._read = read
         self._values: list[Value] = []  # the last, if there was one
         self._read_at = -float("inf")
         self._problem: StorageError | None = None
         self._reading: asyncio.Future[None] | None = None
         self._began = 0.0
+        self._heard_at = 0.0  # when anything came from the storage
         self._thread: ThreadPoolExecutor | None = None
 
     @property
@@ -44,6 +57,48 @@ class Lately(Generic[Value]):
     def is_stuck(self) -> bool:
         """Whether the storage stands still."""
         return self._reading is not None and time.monotonic() - self._began > STUCK_SECONDS
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether something was asked of the storage a while ago, and nobody heard from it since.
+
+        If others do hear from it, it is this machine that is busy.
+        """
+        since = max(self._began, self._heard_at)
+        return self._reading is not None and time.monotonic() - since > self._silent
+
+    def watch(self, waiting: asyncio.Future[Any], most: float = math.inf) -> None:
+        """End a wait for the storage once that says nothing any more, or after `most` seconds.
+
+        What is slow, such as a flush, is waited for as long as anything else is answered meanwhile.
+        """
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+
+        def look(due: float) -> None:
+            waited = loop.time() - began
+            if waiting.done():
+                return
+            if loop.time() - due > LATE_SECONDS:  # we are slow ourselves, which says nothing of it
+                self._heard_at = time.monotonic()
+            if waited >= most or self.is_silent:
+                waiting.set_exception(unanswered(waited))
+                return
+            self.touch()
+            look_again()
+
+        def look_again() -> None:
+            due = loop.time() + LOOK_SECONDS
+            handles[:] = [loop.call_at(due, look, due)]
+
+        def end(done: asyncio.Future[Any]) -> None:
+            handles[0].cancel()
+            if not done.cancelled() and done.exception() is None:
+                self._heard_at = time.monotonic()
+
+        handles: list[asyncio.TimerHandle] = []
+        look_again()
+        waiting.add_done_callback(end)
 
     @property
     def known(self) -> Value | None:
@@ -90,8 +145,10 @@ class Lately(Generic[Value]):
         finally:
             self._reading = None
 
-    def close(self) -> None:
-        """Let the thread go."""
+    async def close(self) -> None:
+        """Let the thread go, when it has read what it reads unless the storage stands still."""
+        if self._reading is not None:
+            await asyncio.wait([self._reading], timeout=CLOSE_SECONDS)
         if self._thread is not None:
             self._thread.shutdown(wait=False, cancel_futures=True)
         self._thread, self._reading = None, None

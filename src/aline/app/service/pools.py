@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from aline.errors import StorageError, UserError
+from aline.errors import UserError
 
 Result = TypeVar("Result")
 
@@ -25,12 +25,10 @@ class Pool:
         name: str,
         threads: int,
         waiting: int,
-        seconds: float | None = None,
-        is_vain: Callable[[], bool] = lambda: False,
+        watch: Callable[[asyncio.Future[Any]], None] = lambda waiting: None,
     ):
-        """Every so many `seconds` it is asked whether waiting any longer `is_vain`."""
-        self._name, self._waiting = name, waiting
-        self._seconds, self._is_vain = seconds, is_vain
+        """Whoever waits is shown to `watch`, which may end that with an exception."""
+        self._name, self._waiting, self._watch = name, waiting, watch
         self._threads = ThreadPoolExecutor(threads, name)
         self._places = threading.Semaphore(threads + waiting)
 
@@ -40,17 +38,14 @@ class Pool:
             raise BusyError(
                 f"{self._waiting} requests of this kind wait already ({self._name}): try again"
             )
+        loop = asyncio.get_running_loop()
+        waiting: asyncio.Future[Result] = loop.create_future()
         begun = self._threads.submit(work, *arguments)
         begun.add_done_callback(lambda _: self._places.release())
-        return await self._wait(asyncio.wrap_future(begun))
-
-    async def _wait(self, begun: asyncio.Future[Result]) -> Result:
+        begun.add_done_callback(lambda done: _hand_over(done, waiting, loop))
+        self._watch(waiting)
         try:
-            while not begun.done():
-                done, _ = await asyncio.wait([begun], timeout=self._seconds)
-                if not done and self._is_vain():
-                    raise unanswered(self._seconds or 0.0)
-            return begun.result()
+            return await waiting
         finally:
             begun.cancel()
 
@@ -59,8 +54,20 @@ class Pool:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-def unanswered(seconds: float) -> StorageError:
-    """The error for a storage that takes too long."""
-    return StorageError(
-        f"the storage did not answer within {seconds:g} s: try again with the same key"
-    )
+def _hand_over(
+    done: Future[Result], waiting: asyncio.Future[Result], loop: asyncio.AbstractEventLoop
+) -> None:
+    """Give what a thread found to who waits for it in the loop, if anybody still does."""
+
+    def give() -> None:
+        if waiting.done():
+            return
+        if done.cancelled():
+            waiting.cancel()
+        elif (error := done.exception()) is not None:
+            waiting.set_exception(error)
+        else:
+            waiting.set_result(done.result())
+
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(give)

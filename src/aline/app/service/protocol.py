@@ -17,7 +17,8 @@ from aline.app.service.crowd import Crowd
 
 HEAD_BYTES = 64 * 1024
 HEAD_LINES = 100  # each costs more memory than it has bytes
-FRAME_BYTES = 256 * 1024  # of a body in pieces, for all that is not body: sizes, trailers
+FRAME_BYTES = 64 * 1024  # of a body in pieces, for all that is not body: sizes, trailers
+AT_ONCE = 16 * 1024  # bytes that are looked at before they are counted: each line takes time
 PIPELINED = 16  # requests that may wait for the reply to an earlier one on their connection
 HEAD_SECONDS = 10.0  # for a head to come, from the connection or the reply before
 BODY_SECONDS = 30.0  # for the rest
@@ -69,6 +70,11 @@ class Protocol(HttpToolsProtocol):
             if self._lingered > LINGER_BYTES:
                 self.hang_up()
             return
+        for first in range(0, len(data), AT_ONCE):
+            if not self.transport.is_closing():
+                self._take(data[first : first + AT_ONCE])
+
+    def _take(self, data: bytes) -> None:
         self._goes_on = self._in_head
         self._framing += 0 if self._in_head else len(data)
         super().data_received(data)

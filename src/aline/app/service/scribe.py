@@ -7,11 +7,9 @@ the next flush takes them all: the more participants, the fewer flushes each nee
 from __future__ import annotations
 
 import asyncio
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from aline.app.service.pools import unanswered
 from aline.experiment import Storage
 from aline.experiment.storage import Addition
 
@@ -21,37 +19,37 @@ Waiting = list[tuple[Addition, "asyncio.Future[None]"]]
 class Scribe:
     """The one writer of a process; to be used from its event loop only."""
 
-    def __init__(self, storage: Storage):
-        self._storage = storage
+    def __init__(
+        self,
+        storage: Storage,
+        watch: Callable[[asyncio.Future[None]], None] = lambda waiting: None,
+    ):
+        """Whoever waits is shown to `watch`, which may end that with an exception."""
+        self._storage, self._watch = storage, watch
         self._thread = ThreadPoolExecutor(1, "scribe")
         self._waiting: Waiting = []
         self._task: asyncio.Task[None] | None = None
 
-    async def write(self, addition: Addition, seconds: float = math.inf) -> None:
+    async def write(self, addition: Addition) -> None:
         """Return when an addition is on disk; raise what kept it out.
 
-        After so many `seconds` nobody knows whether it will be: that is raised, too.
+        Where the watch ends the wait, nobody knows whether it will be.
         """
         loop = asyncio.get_running_loop()
         written = loop.create_future()
         self._waiting.append((addition, written))
         if self._task is None:
             self._task = loop.create_task(self._write_all(loop))
-        if seconds == math.inf:
-            await written
-            return
-        # Not asyncio.wait_for, which takes as long as some of what it would wait for.
-        timer = loop.call_later(seconds, _give_up, written, seconds)
-        try:
-            await written
-        finally:
-            timer.cancel()
+        self._watch(written)
+        await written
 
     async def _write_all(self, loop: asyncio.AbstractEventLoop) -> None:
         """Until nobody waits."""
         try:
             while self._waiting:
-                taken, self._waiting = self._waiting, []
+                # Who was told to try again, while others were at the disk, will.
+                taken = [one for one in self._waiting if not one[1].done()]
+                self._waiting = []
                 _answer(taken, await self._write(loop, [addition for addition, _ in taken]))
         finally:
             self._task = None
@@ -68,11 +66,6 @@ class Scribe:
     def close(self) -> None:
         """Let the thread go when it has written what it has."""
         self._thread.shutdown(wait=True)
-
-
-def _give_up(written: asyncio.Future[None], seconds: float) -> None:
-    if not written.done():
-        written.set_exception(unanswered(seconds))
 
 
 def _answer(taken: Waiting, problems: Sequence[Exception | None]) -> None:

@@ -67,6 +67,6 @@ class Tokens:
         self._digests.touch()
         return token is None or self.known_owner(token) is not None
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Let go of the thread that reads."""
-        self._digests.close()
+        await self._digests.close()

@@ -43,6 +43,8 @@ class Storage(Journal):
     An event is stored whole or not at all, and once a call has returned it stays.
     """
 
+    answer_seconds = 2.0  # for a small question; who takes longer than that stands still
+
     @abstractmethod
     def create(self, name: str, event: Event) -> None:
         """Start a journal with its event number 0; StateError if the name is taken."""

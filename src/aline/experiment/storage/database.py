@@ -29,6 +29,7 @@ APPLICATION = 0x414C494E  # "ALIN", how we know our own SQLite files
 FORMATS = (1, int(HEAD))  # of SQLite files: the first aline's, and the last that this one reads
 BUSY_SECONDS = 30.0  # how long to wait for another process's write
 CONNECTIONS = 20  # of one process to one PostgreSQL
+ANSWER_SECONDS = 0.1  # of it: others may have stopped it, while a file is as quick as its disk
 
 _EVENTS = sa.table("events", sa.column("experiment"), sa.column("sequence"), sa.column("event"))
 _EXPERIMENTS = sa.table("experiments", sa.column("number"), sa.column("name"))
@@ -70,6 +71,7 @@ class DatabaseStorage(Storage):
             parsed = _parse(url)
             self._where = shown(url)
             self._engine = _open_postgresql(parsed)
+            self.answer_seconds = ANSWER_SECONDS
             self._turn = contextlib.nullcontext()
         self._is_open = True
         self._finalizer = weakref.finalize(self, self._engine.dispose)
