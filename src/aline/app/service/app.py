@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import sys
 from collections.abc import AsyncIterator
@@ -75,7 +74,6 @@ def create_app(settings: Settings, storage: Storage | None = None) -> ASGIApp:
         with suppress(StorageError):  # of which /health will tell
             await desk.count.get(START_SECONDS)
         yield
-        gc.unfreeze()
         await desk.stop()
         await tokens.close()
         if storage is None:

@@ -90,6 +90,7 @@ class Desk:
     def start(self) -> None:
         """Begin to watch the storage, in the running loop."""
         self.streams.start()
+        self._garbage.start()
         self._beating = asyncio.get_running_loop().create_task(self._beat())
 
     async def _beat(self) -> None:
@@ -260,6 +261,7 @@ class Desk:
         """
         if self._beating is not None:
             self._beating.cancel()
+        self._garbage.stop()
         await self.streams.stop()
         self._scribe.close()
         for pool in (self._quick, self._slow, self._drawing, self._taking_in):

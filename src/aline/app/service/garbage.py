@@ -13,6 +13,7 @@ import time
 
 IDLE_SECONDS = 10.0  # without a call, after which somebody may wait for once
 FULL_SECONDS = 300.0  # between looks through everything
+NEVER = 10**6  # of younger looks, after which Python looks through everything on its own
 
 
 class Garbage:
@@ -20,6 +21,17 @@ class Garbage:
 
     def __init__(self) -> None:
         self._called_at = self._looked_at = time.monotonic()
+        self._before = gc.get_threshold()
+
+    def start(self) -> None:
+        """See to it from now on."""
+        young, middle, _ = self._before
+        gc.set_threshold(young, middle, NEVER)
+
+    def stop(self) -> None:
+        """Leave it to Python again."""
+        gc.set_threshold(*self._before)
+        gc.unfreeze()
 
     def called(self) -> None:
         """Somebody is being served."""
