@@ -9,8 +9,9 @@ PostgreSQL, where that is installed. There a participant keeps its connection, a
 worker, as browsers do, or hops from worker to worker with every call, so that each worker must
 catch up with what the other did. The same calls at the same pace then go to a service that does
 nothing (`method=echo`): `metric=ratio` is ours over that. Trials begin when all experiments exist.
-`long` is an experiment of 5000 trials: replayed, looked at for the first time, and corrected. Every case can be measured by itself, `--cases 200`; the rows of others stay. Measure
-on an idle machine: the load runs on the same cores.
+`long` is an experiment of 5000 trials: replayed, looked at for the first time, and corrected.
+Every case can be measured by itself, `--cases 200`; the rows of others stay. Measure on an idle
+machine: the load runs on the same cores.
 """
 
 from __future__ import annotations
