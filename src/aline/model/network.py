@@ -125,18 +125,24 @@ class Network(Encoder):
             states.append(reading.tokens)
         return Decoded(states, reading.raw)
 
+    def decode_parameters(self, encoded: Encoded) -> Decoded:
+        """The parameters' tokens after each layer."""
+        return self.decode(encoded, self._parameter_tokens(encoded))
+
     def summary(self, encoded: Encoded) -> Summary:
         """What the policy reads of the parameters; its gradient ends here."""
         with torch.no_grad():
-            decoded = self.decode(encoded, self._parameter_tokens(encoded))
-            return Summary(decoded, self.moments(encoded, decoded))
+            decoded = self.decode_parameters(encoded)
+            if self.policy is None or self.policy.summary is None:
+                return Summary(decoded, None)
+            return self.summary_of(decoded, self.posterior_of(encoded, decoded))
 
-    def moments(self, encoded: Encoded, decoded: Decoded) -> Tensor | None:
-        """Means, then log spreads of q, where the policy wants them."""
+    def summary_of(self, decoded: Decoded, posterior: Mixture) -> Summary:
+        """As `summary`, where the posterior is at hand: its means and log spreads."""
         if self.policy is None or self.policy.summary is None:
-            return None
-        mean, std = self.posterior_of(encoded, decoded).moments()
-        return torch.cat([mean, std.clamp_min(STD_FLOOR).log()], -1)
+            return Summary(decoded, None)
+        mean, std = posterior.moments()
+        return Summary(decoded, torch.cat([mean, std.clamp_min(STD_FLOOR).log()], -1))
 
     def posterior(self, encoded: Encoded) -> Mixture:
         """Marginal posteriors [batch, group, parameter] on the network's scale."""
@@ -144,8 +150,7 @@ class Network(Encoder):
 
     def guesses(self, encoded: Encoded) -> list[Mixture]:
         """The marginal posteriors as first guessed, then after each step: all are learned."""
-        decoded = self.decode(encoded, self._parameter_tokens(encoded))
-        return self._guesses_of(encoded, decoded)
+        return self._guesses_of(encoded, self.decode_parameters(encoded))
 
     def predictive(self, encoded: Encoded, points: Tensor) -> Belief:
         """Beliefs [batch, group, n] about outcomes at points [batch, (group,) n, design]."""
