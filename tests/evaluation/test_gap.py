@@ -231,9 +231,9 @@ def test_a_refined_posterior_is_right_where_the_network_knows_nothing() -> None:
     """Its rows are those of the closed form, on the same experiments."""
     task = get("linear", horizon=5)
     model = small_model(task)
-    result = evaluate(model, task, episodes=60, nodes=(8, 8), refined=True)
+    result = evaluate(model, task, episodes=24, nodes=(8, 8), refined=True)
     played = simulate_experiments(
-        model, task, ("intercept", "slope"), episodes=60, lengths=[5], seed=0
+        model, task, ("intercept", "slope"), episodes=24, lengths=[5], seed=0
     )
     exact = perfect(model.network, played.context, (5,))
     theta = played.theta[:, None]

@@ -21,7 +21,7 @@ from aline.experiment import Experiment, Trial
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 
-KILLS = 48
+KILLS = 24
 
 
 def outcome_of(number: int) -> float:

@@ -1,11 +1,14 @@
 """What is known before an experiment."""
 
+from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from torch.distributions import LogNormal, Normal, Uniform
 
-from aline import Experiment
+from aline import Box, Experiment, Real, Task, train
 from aline.errors import InputError
 from aline.model import Model, ModelConfig, fresh
 from aline.tasks import get
@@ -101,6 +104,52 @@ def test_a_goal_must_not_become_known() -> None:
     assert experiment.known == {}
 
 
-def test_a_prior_of_another_shape_is_said_to_be_taken_as_a_normal() -> None:
+def test_a_prior_at_the_edge_is_said_to_be_a_guess() -> None:
     experiment = Experiment(model_with_priors(), prior={"threshold": Uniform(-3.0, -2.99)})
     assert "edge" in experiment.posterior().warnings[0]
+
+
+def test_a_prior_of_any_shape_is_the_posterior_before_any_data() -> None:
+    """A window is no normal on the network's scale: the draws are weighed by it."""
+    model, window = trained_with_priors(), Uniform(0.5, 2.5)
+    posterior = Experiment(model, prior={"x": window}).posterior()
+    assert posterior.mean["x"] == pytest.approx(1.5, abs=0.1)
+    low, high = posterior.interval("x", 0.9)
+    assert (low, high) == pytest.approx((0.6, 2.4), abs=0.1)
+    draws = posterior.sample(2000)["x"]
+    assert float(draws.min()) >= 0.5
+    assert float(draws.max()) <= 2.5
+    assert not posterior.warnings
+
+
+def test_a_refined_posterior_knows_the_shape_of_a_prior() -> None:
+    """One reading of x with noise 1, under a window: a normal that is cut."""
+    task = reading_task()
+    experiment = Experiment(trained_with_priors(), prior={"x": Uniform(0.5, 2.5)})
+    experiment.attach({"gain": [1.0]}, [2.5])
+    exact = np.linspace(0.5, 2.5, 4001)
+    weight = np.exp(-0.5 * (2.5 - exact) ** 2)
+    wanted = float((exact * weight).sum() / weight.sum())
+    assert experiment.refined(task).mean["x"] == pytest.approx(wanted, abs=0.03)
+    assert experiment.history()[-1].mean["x"] == experiment.posterior().mean["x"]
+
+
+def reading_task() -> Task:
+    def simulate(theta, design, generator):  # type: ignore[no-untyped-def]
+        mean = theta["x"] * design["gain"]
+        return mean + torch.randn(mean.shape, generator=generator)
+
+    def log_likelihood(theta, design, outcome):  # type: ignore[no-untyped-def]
+        return Normal(theta["x"] * design["gain"], 1.0).log_prob(outcome)
+
+    return Task(parameters={"x": Uniform(-5.0, 5.0), "y": Uniform(-1.0, 1.0)},
+                design=Box(gain=(0.5, 1.0)), outcome=Real(), simulate=simulate,
+                log_likelihood=log_likelihood, horizon=2)  # fmt: skip
+
+
+@cache
+def trained_with_priors() -> Model:
+    """Long enough to give the prior where there are no data."""
+    sizes = {**SIZES, "priors": True}
+    return train(reading_task(), rounds=15, progress=False, model=sizes,
+                 config={"batch": 32, "emulator_updates": 4})  # fmt: skip

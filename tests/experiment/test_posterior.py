@@ -339,7 +339,7 @@ class TestJoint:
         apart = sum(found.log_prob({name: value}) for name, value in theta.items())
         assert float(found.log_prob(theta)) == pytest.approx(float(apart))
         drawn = found._mixture.sample(10, torch.Generator())
-        assert torch.equal(found._draw(10, torch.Generator()), drawn)
+        assert torch.equal(found.draw(10, torch.Generator()), drawn)
         assert abs(found.correlation()["threshold"]["slope"]) < 4 / math.sqrt(4000)
 
 

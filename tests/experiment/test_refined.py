@@ -160,4 +160,4 @@ def test_its_correlation_is_that_of_its_own_draws() -> None:
     assert found.is_joint
     assert found.correlation()["slope"]["intercept"] == pytest.approx(float(exact), abs=0.05)
     kept = {tuple(draw) for draw in found._draws.tolist()}
-    assert {tuple(draw) for draw in found._draw(50, torch.Generator()).tolist()} <= kept
+    assert {tuple(draw) for draw in found.draw(50, torch.Generator()).tolist()} <= kept

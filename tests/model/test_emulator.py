@@ -16,7 +16,7 @@ def linear_evidence(guess: Frame) -> tuple[Evidence, torch.Tensor, torch.Tensor]
     rows = torch.stack([torch.ones(TRIALS), x], -1)
     y = rows @ torch.tensor([0.7, -1.2]) + 0.1 * x.square()
     mean = points_around(guess) @ rows.T
-    evidence = Evidence.of(-0.5 * ((y - mean) / NOISE).square(), guess)
+    evidence = Evidence.of(-0.5 * ((y - mean) / NOISE).square(), guess, None)
     covariance = torch.linalg.inv(torch.eye(2) + rows.T @ rows / NOISE**2)
     return evidence, covariance @ (rows.T @ y) / NOISE**2, covariance
 
@@ -47,7 +47,7 @@ def test_a_known_parameter_moves_the_other() -> None:
 
 def test_without_data_the_prior_is_the_evidence() -> None:
     guess = Frame(torch.tensor([[[0.4, 0.0]]]), torch.tensor([[[0.8, 1.0]]]))
-    evidence = Evidence.of(torch.zeros(1, 1, 5, 0), guess)
+    evidence = Evidence.of(torch.zeros(1, 1, 5, 0), guess, None)
     step = evidence.step()
     torch.testing.assert_close(guess.mean + guess.std * step.mean, torch.zeros(1, 1, 2))
     torch.testing.assert_close(guess.std * step.std, torch.ones(1, 1, 2))

@@ -2,20 +2,19 @@
 
 import pytest
 import torch
-from small import random_context, seeded, small_network
+from small import line_network, one_sided, random_context, seeded, small_network
 
 from aline import Task, train
 from aline.episodes import Context
 from aline.model import Joint, ModelConfig, Network
 from aline.model.joint import random_orders
 from aline.spaces import Box, Real
-from aline.tasks import get
 from aline.tasks.linear import exact_posterior
 from aline.training import TrainingConfig
 
 # All rounds play random designs: q is what is tested.
 RANDOM = TrainingConfig(
-    batch=64, warmup=1.0, prefixes=3, points=0, learning_rate=5e-3, possible_truths=32
+    batch=64, warmup=1.0, policy_updates=0, prefixes=2, points=0, learning_rate=1e-2
 )
 
 
@@ -84,14 +83,10 @@ def exact_correlation(task: Task, context: Context) -> torch.Tensor:
 
 def test_learns_the_correlation_of_a_linear_model() -> None:
     """Designs on one side only leave intercept and slope strongly dependent."""
-    task = get("linear", horizon=6).fitted()
-    sizes = ModelConfig(width=16, heads=2, layers=2, feedforward=32, components=3)
-    model = train(task, rounds=120, model=sizes, config=RANDOM, progress=False)
+    task, network = line_network()
     generator = seeded(4)
-    designs = torch.rand(20, 6, 1, generator=generator)
-    outcomes = task.draw(20, generator).answer(designs, generator)
-    context = Context(designs, outcomes)
-    drawn = model.network.joint(model.network.encode(context)).sample(2000, generator)[:, 0]
+    _, context = one_sided(task, 20, generator)
+    drawn = network.joint(network.encode(context)).sample(2000, generator)[:, 0]
     found = torch.stack([each.T.corrcoef()[0, 1] for each in drawn])
     exact = exact_correlation(task, context)
     assert exact.mean() < -0.5
@@ -115,7 +110,7 @@ def test_two_exchangeable_parameters_have_two_modes() -> None:
         horizon=6,
     ).fitted()
     sizes = ModelConfig(width=16, heads=2, layers=2, feedforward=32, components=4)
-    model = train(task, rounds=120, model=sizes, config=RANDOM, progress=False)
+    model = train(task, rounds=80, model=sizes, config=RANDOM, progress=False)
     designs = task.spec.design.to_network(torch.tensor([0.2, 0.3, 0.4, 0.6, 0.7, 0.8])[:, None])
     outcomes = task.world({"a": -0.6, "b": 0.5}).answer(designs[None], seeded(0))
     encoded = model.network.encode(Context(designs[None], outcomes))

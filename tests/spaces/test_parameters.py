@@ -9,7 +9,7 @@ from small import seeded
 from torch import distributions as td
 
 from aline.errors import InputError
-from aline.spaces import Parameters
+from aline.spaces import Categorical, Only, Parameters
 
 MIXED = {
     "rate": td.Uniform(0.1, 2.0),
@@ -149,3 +149,64 @@ def test_unknown_name_lists_the_known_ones() -> None:
 def test_priors_must_be_named() -> None:
     with pytest.raises(InputError, match="parameters must map names to priors, got list"):
         Parameters([td.Uniform(0.0, 1.0)])  # type: ignore[arg-type]
+
+
+def test_a_discrete_parameter_is_the_place_of_its_value() -> None:
+    parameters = Parameters({"model": Categorical(("power", "exponential"), [0.25, 0.75])})
+    z = parameters.to_network({"model": "exponential"})
+    assert parameters.to_user(z)["model"].item() == 1
+    assert not parameters.to_user(z)["model"].is_floating_point()
+    places = torch.tensor([0, 1, 1])
+    assert torch.equal(
+        parameters.to_user(parameters.to_network({"model": places}))["model"], places
+    )
+    drawn = parameters.to_user(parameters.sample(20_000, torch.Generator()))["model"]
+    assert float(drawn.float().mean()) == pytest.approx(0.75, abs=0.01)
+    log_prior = parameters.log_prior(parameters.to_network({"model": places}))
+    torch.testing.assert_close(log_prior[:, 0].exp(), torch.tensor([0.25, 0.75, 0.75]))
+
+
+def test_parameters_that_exist_under_a_value_survive_a_card() -> None:
+    declared = {
+        "model": Categorical(("power", "exponential")),
+        "b": Only(td.Uniform(0.0, 1.0), model="power"),
+    }
+    parameters = Parameters.from_json(json.loads(json.dumps(Parameters(declared).to_json())))
+    assert parameters.values_of("model") == ("power", "exponential")
+    assert parameters.priors["b"].given == {"model": "power"}
+    z = parameters.to_network({"model": torch.tensor([0, 1]), "b": 0.5})
+    assert parameters.exists("b", z).tolist() == [True, False]
+    assert parameters.exists("model", z) is None
+
+
+@pytest.mark.parametrize(
+    ("declared", "message"),
+    [
+        ({"m": td.Categorical(torch.ones(2))}, "need labels"),
+        ({"b": Only(td.Uniform(0.0, 1.0), m="x")}, "discrete parameter"),
+        (
+            {"m": Categorical(("x", "y")), "b": Only(td.Uniform(0.0, 1.0), m="z")},
+            "discrete parameter",
+        ),
+    ],
+)
+def test_mistakes_with_discrete_parameters_are_explained(declared, message) -> None:
+    with pytest.raises(InputError, match=message):
+        Parameters(declared)
+
+
+@pytest.mark.parametrize("value", ["powr", 2, 0.5, -1])
+def test_values_that_there_are_not_are_refused(value) -> None:
+    with pytest.raises(InputError):
+        Parameters({"model": Categorical(("power", "exponential"))}).to_network({"model": value})
+
+
+@pytest.mark.parametrize("probs", [[0.5], [0.5, 0.6], [1.0, 0.0]])
+def test_probabilities_are_positive_and_sum_to_one(probs) -> None:
+    with pytest.raises(InputError, match="probability for each"):
+        Categorical(("power", "exponential"), probs)
+
+
+def test_only_takes_one_value() -> None:
+    with pytest.raises(InputError, match="one value"):
+        Only(td.Uniform(0.0, 1.0))

@@ -7,6 +7,7 @@ from small import random_context, seeded, small_network
 
 from aline.episodes import Goal, goal_of
 from aline.files import read_tensors, write_tensors
+from aline.model.prior import own_prior
 from aline.tasks import get
 from aline.training.lessons import KEPT, Lesson, Lessons
 
@@ -24,6 +25,7 @@ def lesson(seed: int = 0) -> Lesson:
         torch.ones(BATCH, len(spec.parameters), dtype=torch.bool),
         spec.design.sample(BATCH, COMPARED, generator),
         torch.randn(BATCH, COMPARED, generator=generator),
+        own_prior(BATCH, len(spec.parameters)),
     )
 
 

@@ -21,7 +21,9 @@ from aline.training.run import Run
 from aline.training.train import default_model
 
 SMALL = ModelConfig(width=16, heads=2, layers=2, feedforward=32, components=3)
-QUICK = TrainingConfig(batch=16, updates=2, prefixes=2, points=1, candidates=4, alternatives=4)
+QUICK = TrainingConfig(
+    batch=16, updates=2, emulator_updates=1, prefixes=2, points=1, candidates=4, alternatives=4
+)
 
 
 def weights(model):
@@ -137,7 +139,8 @@ def test_turns_may_be_declared_after_a_training(tmp_path):
 
 
 def test_metrics_are_lines_of_json(tmp_path):
-    quick(get("linear", horizon=3), out=tmp_path, rounds=45)
+    config = replace(QUICK, batch=4, updates=1)
+    quick(get("linear", horizon=3), config=config, out=tmp_path, rounds=45)
     rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert [row["round"] for row in rows] == [20, 40, 45]
     assert all(row["J"] is not None and row["episodes_per_second"] > 0 for row in rows)
@@ -200,11 +203,10 @@ def test_it_learns_the_exact_posterior_of_a_line():
     """A short training of the linear task against its closed form."""
     task = get("linear", horizon=6)
     config = TrainingConfig(
-        batch=64, prefixes=3, points=0, learning_rate=4e-3, possible_truths=32, warmup=0.8
+        batch=64, prefixes=3, points=0, learning_rate=8e-3, possible_truths=16, warmup=0.8
     )
-    model = aline.train(
-        task, rounds=150, model=ModelConfig(policy="box"), config=config, progress=False
-    )
+    sizes = replace(SMALL, policy="box", policy_layers=1)
+    model = aline.train(task, rounds=80, model=sizes, config=config, progress=False)
     generator = torch.Generator().manual_seed(0)
     world = task.draw(400, generator)
     designs = task.spec.design.sample(400, 6, generator)

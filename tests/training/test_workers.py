@@ -16,14 +16,19 @@ import aline
 from aline.app.runs import worker_count
 from aline.episodes import RandomPolicy, draw_goals, play
 from aline.errors import InputError, UserError
+from aline.files import read_card
 from aline.tasks import get
+from aline.training.run import CHECKPOINT
 from aline.training.workers import WORKER, Workers, accompanied, usual_count
 
 OWN_TASK = """
 import aline
 task = aline.tasks.get("linear", horizon=4)
-task.model = {"width": 16, "heads": 2, "layers": 2, "feedforward": 32, "components": 3}
-task.training = {"possible_truths": 16, "prefixes": 3, "points": 1}
+task.model = {"width": 16, "heads": 2, "layers": 2, "policy_layers": 1, "feedforward": 32}
+task.training = {
+    "batch": 24, "updates": 3, "policy_updates": 1, "emulator_updates": 1, "possible_truths": 8,
+    "prefixes": 2, "points": 1, "candidates": 4, "alternatives": 4, "learning_rate": 1e-2,
+}
 """
 
 
@@ -68,10 +73,15 @@ def finish(process):
     assert process.returncode == 0, error.decode()[-2000:]
 
 
-def wait_for(path, process):
-    """Until a file is there."""
+def round_of(checkpoint):
+    """How far a training had come when it saved itself; 0 before it did."""
+    return read_card(checkpoint)["round"] if checkpoint.exists() else 0
+
+
+def wait_for_round(checkpoint, wanted, process):
+    """Until a training is so far and has saved it."""
     until = time.monotonic() + 120
-    while not path.exists():
+    while round_of(checkpoint) < wanted:
         assert process.poll() is None, process.communicate()[1].decode()[-2000:]
         assert time.monotonic() < until
         time.sleep(0.02)
@@ -95,16 +105,17 @@ def held_out(folder):
 
 def test_a_killed_training_resumes_to_the_weights_of_an_uninterrupted_one(tmp_path, task_file):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    run = ("train", task_file, "--rounds", 16, "--seed", 5)
+    run = ("train", task_file, "--rounds", 24, "--seed", 5)
     finish(start(*run, "--out", whole))
-    moments = random.Random(0)
-    for attempt in range(3):
-        resume = ["--resume"] if attempt else []
+    moments, resume, done = random.Random(0), [], [0]
+    for _ in range(2):
         process = start(*run, "--out", killed, "--checkpoint", "0.05s", *resume)
-        wait_for(killed / "checkpoint.safetensors", process)
-        time.sleep(moments.uniform(0.0, 2.0) + 2.0 * bool(resume))
+        wait_for_round(killed / CHECKPOINT, done[-1] + 3, process)
+        time.sleep(moments.uniform(0.0, 0.2))
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
+        resume, done = ["--resume"], [*done, round_of(killed / CHECKPOINT)]
+    assert 0 < done[1] < done[2] < 24  # each time in the middle
     finish(start(*run, "--out", killed, "--resume"))
     assert torch.equal(weights(whole), weights(killed))
 
@@ -117,7 +128,7 @@ def test_two_workers_learn_as_one_process_does(tmp_path, task_file):
     assert two == pytest.approx(one, abs=0.1)
     assert two > -1.0  # the prior scores -1.42
     training = aline.load(tmp_path / "two").training
-    assert training["episodes"] == 30 * 200
+    assert training["episodes"] == 30 * 24
     assert training["workers"] == 2
     process = start(*run, "--out", tmp_path / "ours", "--workers", 2)
     finish(process)
@@ -127,24 +138,24 @@ def test_two_workers_learn_as_one_process_does(tmp_path, task_file):
 
 @pytest.mark.parametrize("ours", [False, True])
 def test_a_training_survives_the_loss_of_a_worker(tmp_path, task_file, ours):
-    run = ("train", task_file, "--rounds", 12, "--out", tmp_path, "--checkpoint", "0.05s")
+    run = ("train", task_file, "--rounds", 8, "--out", tmp_path, "--checkpoint", "0.05s")
     run, workers = ((*run, "--workers", 2), 0) if ours else (run, 2)
     process = start(*run, workers=workers)
-    wait_for(tmp_path / "checkpoint.safetensors", process)
+    wait_for_round(tmp_path / CHECKPOINT, 1, process)
     os.kill(children_of(process)[-1], signal.SIGKILL)
     _, error = process.communicate(timeout=120)
     assert process.returncode != 0, error.decode()
     if ours:
         assert "a worker of this training was lost: go on with --resume" in error.decode()
     finish(start(*run, "--resume", workers=workers))
-    assert aline.load(tmp_path).training["rounds"] == 12
+    assert aline.load(tmp_path).training["rounds"] == 8
 
 
 def test_workers_end_with_the_first(tmp_path, task_file):
     """A killed training leaves nobody behind."""
     run = ("train", task_file, "--rounds", 10_000, "--workers", 2, "--out", tmp_path)
     process = start(*run, "--checkpoint", "0.05s")
-    wait_for(tmp_path / "checkpoint.safetensors", process)
+    wait_for_round(tmp_path / CHECKPOINT, 1, process)
     (other,) = children_of(process)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()

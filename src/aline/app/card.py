@@ -77,14 +77,15 @@ def priors_text(parameters: Parameters) -> list[str]:
     lines = []
     for name, prior in parameters.priors.items():
         arguments = ", ".join(_argument(value) for value in prior.arguments.values())
-        lines.append(f"{name} ~ {prior.family}({arguments})")
+        only = "".join(f" where {owner} is {value}" for owner, value in prior.given.items())
+        lines.append(f"{name} ~ {prior.family}({arguments}){only}")
     return lines
 
 
-def _argument(value: float | list[float]) -> str:
+def _argument(value: str | float | list[Any]) -> str:
     if isinstance(value, list):
-        return f"[{', '.join(short(part) for part in value)}]"
-    return short(value)
+        return f"[{', '.join(_argument(part) for part in value)}]"
+    return value if isinstance(value, str) else short(value)
 
 
 def design_text(design: Design) -> str:

@@ -39,6 +39,8 @@ class Step:
     seconds: float  # that ask, tell and posterior took, without the participant
     # Mean and sd of log10 of the parameters whose prior spans orders of magnitude.
     log10: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    # Of the values of discrete parameters.
+    probabilities: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     error: float | None = None  # RMSE of predictions, where the aim is at these
 
 
@@ -170,6 +172,7 @@ def prior_beliefs(parameters: Parameters) -> dict[str, PriorBelief]:
     tails = torch.tensor([(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     beliefs = {}
     for name, values in draws.items():
+        values = values.float()
         low, high = values.quantile(tails).tolist()
         is_wide = low > 0 and high / low > DECADES
         spread = float(values.log10().std()) if is_wide else None
@@ -201,7 +204,9 @@ def belief(
     seconds = time.perf_counter() - started
     interval = {name: posterior.interval(name, LEVEL) for name in mean}
     log10 = {name: _log10(posterior, name) for name in wide}
-    return Step(number, dict(design), outcome, mean, std, interval, seconds, log10)
+    labels = {name: dict(posterior[name].probabilities) for name in mean}
+    shares = {name: found for name, found in labels.items() if found}
+    return Step(number, dict(design), outcome, mean, std, interval, seconds, log10, shares)
 
 
 def _log10(posterior: Posterior, name: str) -> tuple[float, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -56,6 +56,13 @@ def _said(demo: Record) -> list[str]:
 
 def _card(demo: Record, name: str) -> str:
     """The final belief about one parameter, in large type."""
+    if shares := demo.last.probabilities.get(name):
+        label, p = max(shares.items(), key=lambda one: one[1])
+        truth = f"<span>truth {_true_value(demo, name)}</span>" if name in demo.truth else ""
+        return (
+            f'<div class="card"><span>{escape(name)}</span><b>{escape(label)}</b>'
+            f"<span>probability {p:.3g}</span>{truth}</div>"
+        )
     span = _span(demo, name)
     low, high = (typeset(edge, span) for edge in demo.last.interval[name])
     return (
@@ -63,6 +70,16 @@ def _card(demo: Record, name: str) -> str:
         f"<b>{typeset(demo.last.mean[name], span)}</b>"
         f"<span>95 % interval {low} to {high}</span>{_against_truth(demo, name)}</div>"
     )
+
+
+def _true_value(demo: Record, name: str) -> str:
+    """The label of a discrete parameter's true value."""
+    return escape(demo.spec.parameters.values_of(name)[round(demo.truth[name])])
+
+
+def _words(shares: Mapping[str, float]) -> str:
+    """The probabilities of a discrete parameter's values."""
+    return ", ".join(f"{label} {p:.3g}" for label, p in shares.items())
 
 
 def _against_truth(demo: Record, name: str) -> str:
@@ -94,10 +111,15 @@ def _summary_table(demo: Record, step: Step) -> str:
     header = ["parameter", "prior sd", "posterior sd", "mean", "95 % interval"]
     rows = []
     for name in demo.spec.parameters.labels:
+        target = " (target)" if name in demo.shown else ""
+        if shares := step.probabilities.get(name):
+            row = [name + target, "", "", "", _words(shares)]
+            rows.append(row + ([_true_value(demo, name), ""] if demo.truth else []))
+            continue
         span = _span(demo, name)
         values = [demo.prior[name].std, step.std[name], step.mean[name]]
         row = [
-            demo.spec.label(name) + (" (target)" if name in demo.shown else ""),
+            demo.spec.label(name) + target,
             *(typeset(value, span) for value in values),
             _interval(step.interval[name], span),
         ]
@@ -128,6 +150,10 @@ def _trial_table(demo: Record) -> str:
         row += [design_cell(axis, step.design[name]) for name, axis in spec.design.axes.items()]
         row.append(spec.outcome.text(step.outcome).replace("-", "−"))
         for name in demo.shown:
+            if name in step.probabilities:
+                row += [max(step.probabilities[name].items(), key=lambda one: one[1])[0],
+                        _words(step.probabilities[name])]  # fmt: skip
+                continue
             span = _span(demo, name)
             row += [typeset(step.mean[name], span), _interval(step.interval[name], span)]
         beside = demo.told[step.number - 1].note or {}

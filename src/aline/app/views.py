@@ -61,10 +61,14 @@ def plot_posterior(
     names: Iterable[str] | None = None,
     truth: Mapping[str, float] | None = None,
 ) -> Panels:
-    """Parameters two by two where their joint posterior is known, else one by one."""
+    """Parameters two by two where their joint posterior is known, else one by one.
+
+    Also one by one where a discrete one is among them.
+    """
     shown = _shown(posterior, names)
     with styled():
-        if posterior.is_joint and len(shown) > 1:
+        is_discrete = any(posterior.parameters.values_of(name) for name in shown)
+        if posterior.is_joint and len(shown) > 1 and not is_discrete:
             drawn = _figure(*pairs_size(len(shown)))
             return draw_pairs(drawn, posterior, shown, str, truth or {})
         drawn = _figure(*size_of(shown))
@@ -77,7 +81,9 @@ def _shown(posterior: Posterior, names: Iterable[str] | None) -> list[str]:
     if not posterior.names:
         raise InputError("the task has no parameters: draw predictions with experiment.plot()")
     if names is None:
-        return paired(posterior) if posterior.is_joint else list(posterior.names)
+        is_discrete = posterior.parameters.cells is not None
+        every = list(posterior.names)
+        return paired(posterior) if posterior.is_joint and not is_discrete else every
     chosen = [names] if isinstance(names, str) else list(names)
     for name in chosen:
         find_label(posterior.parameters, name)

@@ -96,6 +96,9 @@ def result(demo: Record) -> str:
             f"{number(first, first)} to {number(last, first)}."
         )
     name, end = demo.shown[0], demo.refined or demo.last
+    if shares := end.probabilities.get(name):
+        label, p = max(shares.items(), key=lambda one: one[1])
+        return f"The likeliest {name} is {label}, with probability {p:.3g}."
     scale = on_scale(name, demo.prior[name])
     low, high = scale.prior.interval
     a, b = scale.belief(end).interval

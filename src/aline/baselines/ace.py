@@ -36,4 +36,5 @@ def train_ace(task: Task, budget: str = "30min", **options: Any) -> Model:
     `options` are those of `train`.
     """
     config = options.pop("config", None) or TrainingConfig(**task.training)
-    return train(task, budget, config=replace(config, warmup=1.0), verdict=False, **options)
+    config = replace(config, warmup=1.0, policy_updates=0)
+    return train(task, budget, config=config, verdict=False, **options)

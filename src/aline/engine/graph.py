@@ -96,12 +96,15 @@ class Graph(nn.Module):
         seen = given["designs"], given["outcomes"], given["mask"]
         context = Context(*seen, given.get("prior"))
         encoded = network.encode(context, self._advice(given))
-        summary = network.summary(encoded)
-        posterior = network.posterior_of(encoded, summary.decoded)
+        decoded = network.decode_parameters(encoded)
+        posterior = network.posterior_of(encoded, decoded)
+        summary = network.summary_of(decoded, posterior)
         predictive = network.predictive(encoded, given["points"])
         found = {f"prediction_{name}": part for name, part in predictive.tensors().items()}
         if len(network.spec.parameters):
-            found |= {f"posterior_{name}": part for name, part in posterior.tensors().items()}
+            found |= {
+                f"posterior_{name}": part for name, part in posterior.plain().tensors().items()
+            }
         if network.is_box:
             proposal = network.propose(encoded, summary, goal)
             found |= {"proposal_mean": proposal.mean, "proposal_log_std": proposal.log_std}

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from aline.episodes import Context
 from aline.evaluation.simulated import Simulated
-from aline.model import Mixture, Network
+from aline.model import Network
 
 BINS = 20
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
@@ -158,8 +158,7 @@ def _joint_ranks(network: Network, played: Simulated, generator: torch.Generator
 
 def _draws(network: Network, played: Simulated, rows: slice, generator: torch.Generator) -> Tensor:
     if network.conditional is None:
-        q = played.posterior
-        last = Mixture(*(part[rows, -1] for part in (q.log_weight, q.mean, q.std)))
+        last = played.posterior[rows, -1]
         return last.sample(DRAWS, generator).transpose(0, 1)
     context = Context(played.context.designs[rows], played.context.outcomes[rows])
     return network.joint(network.encode(context)).sample(DRAWS, generator)[:, 0]

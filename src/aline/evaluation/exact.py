@@ -23,7 +23,7 @@ from torch import Tensor
 from aline.episodes import Context
 from aline.errors import InputError
 from aline.spaces import Parameters
-from aline.spaces.priors import log_volume
+from aline.spaces.priors import CategoricalScale, log_volume
 from aline.tasks import Task
 from aline.tasks.lattice import gauss_legendre
 from aline.tasks.task import Named
@@ -327,8 +327,17 @@ def _axes(parameters: Parameters, nodes: Sequence[int], windows: Sequence[Window
         )
     return [
         quadrature(count, window, bounded=all(map(math.isfinite, scale.support)))
+        if not isinstance(scale, CategoricalScale)
+        else _every_value(scale)
         for count, window, scale in zip(nodes, windows, parameters.scales, strict=True)
     ]
+
+
+def _every_value(scale: CategoricalScale) -> Axis:
+    """Of a discrete parameter, with their probabilities."""
+    place = torch.arange(len(scale.labels))
+    z = scale.to_network(place)
+    return Axis(z, scale.log_prior(place).float(), 2 * torch.special.ndtr(z.double()) - 1)
 
 
 def quadrature(count: int, window: Window, bounded: bool) -> Axis:

@@ -145,11 +145,11 @@ def _refined(
     q, seen = played.posterior, played.context
     ranks, gained, draws = [], [], []
     for i, theta in enumerate(played.theta.double()):
-        mine = Mixture(*(part[i, last] for part in (q.log_weight, q.mean, q.std)))
+        mine = q[i, last]
         context = Context(seen.designs[i : i + 1], seen.outcomes[i : i + 1])
         refiner = Refiner(task, mine, context, joint_of(network, context))
         z = refiner.draw(torch.Generator()).z
-        density = smoothed(z).log_prob(theta) - log_prior(theta)
+        density = parameters.cut(smoothed(parameters.settled(z))).log_prob(theta) - log_prior(theta)
         ranks.append((z < theta).double().mean(0))
         gained.append(density[parameters.mask(names)].sum())
         draws.append(z)
@@ -214,9 +214,7 @@ def _gaps(
 def prior_gap(posterior: Mixture) -> Tensor:
     """KL from the prior to q before any data, [parameter]; the posteriors' first length is 0."""
     z = torch.linspace(-7, 7, 2801, dtype=torch.float64)[:, None]
-    log_weight, average, std = posterior.log_weight, posterior.mean, posterior.std
-    empty = Mixture(*(part[0, 0].double() for part in (log_weight, average, std)))
-    log_p, log_q = log_prior(z), empty.log_prob(z)
+    log_p, log_q = log_prior(z), posterior[0, 0].double().log_prob(z)
     return (log_p.exp() * (log_p - log_q)).sum(0) * (z[1] - z[0])
 
 

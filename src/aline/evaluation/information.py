@@ -77,8 +77,7 @@ def measure_information(
 
 def final_posterior(network: Network, context: Context) -> Mixture:
     """q after the whole episode, [batch, parameter]."""
-    after = posteriors_after(network, context, [context.length])
-    return Mixture(after.log_weight[:, 0], after.mean[:, 0], after.std[:, 0])
+    return posteriors_after(network, context, [context.length])[:, 0]
 
 
 @torch.no_grad()

@@ -16,7 +16,7 @@ from aline.baselines.grid import GridPolicy
 from aline.episodes import Context, Policy, goal_of
 from aline.evaluation.simulated import Progress, Protocol, play_protocol, posteriors_after
 from aline.experiment.refine import Refiner, joint_of
-from aline.model import Mixture, Network
+from aline.model import Network
 from aline.spaces import Parameters
 from aline.tasks import Task
 from aline.tasks.lattice import evenly_spaced
@@ -115,7 +115,7 @@ def refined_errors(
     generator = torch.Generator().manual_seed(seed)
     truth = task.spec.parameters.to_labels(played.theta)
     for row in range(len(played.theta)):
-        own = Mixture(*(part[row, 0] for part in (q.log_weight, q.mean, q.std)))
+        own = q[row, 0]
         seen = Context(played.context.designs[[row]], played.context.outcomes[[row]])
         refiner = Refiner(task, own, seen, joint_of(network, seen))
         draws = task.spec.parameters.to_labels(refiner.draw(generator).z)

@@ -198,11 +198,8 @@ def posteriors_after(network: Network, context: Context, lengths: Sequence[int])
         with torch.no_grad():
             groups = network.regroup(network.encode(part), seen.expand(len(part.designs), -1, -1))
             parts.append(network.posterior(groups))
-    return Mixture(
-        torch.cat([p.log_weight for p in parts]),
-        torch.cat([p.mean for p in parts]),
-        torch.cat([p.std for p in parts]),
-    )
+    several = zip(*(part.plain().tensors().values() for part in parts), strict=True)
+    return network.spec.parameters.cut(Mixture(*map(torch.cat, several)))
 
 
 def log_prior(z: Tensor) -> Tensor:

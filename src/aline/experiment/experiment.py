@@ -12,6 +12,7 @@ from aline.episodes.goals import Target
 from aline.errors import InputError, StateError, UserError
 from aline.experiment.allowed import plain_restriction
 from aline.experiment.checks import check_state, check_unfinished, existing_number, last_told
+from aline.experiment.drawn_posterior import RefinedPosterior
 from aline.experiment.history import History
 from aline.experiment.journals import VERSION, create, now, only_name, read_journal, replay
 from aline.experiment.keys import repeated
@@ -25,7 +26,7 @@ from aline.experiment.knowledge import (
 from aline.experiment.origin import check_model, describe, find_model
 from aline.experiment.posterior import Posterior
 from aline.experiment.predictive import JointPredictive, Predictive
-from aline.experiment.refined import RefinedPosterior, refine_posterior
+from aline.experiment.refined import refine_posterior
 from aline.experiment.settings import (
     check_count,
     check_key,
@@ -109,7 +110,7 @@ class Experiment(View):
         standardise: bool = False,
         noise: float | None = None,
         policy: str = "learned",
-        known: Mapping[str, float] | None = None,
+        known: Mapping[str, float | str] | None = None,
         prior: Mapping[str, Distribution] | Posterior | None = None,
         key: str | None = None,
     ):
@@ -193,7 +194,7 @@ class Experiment(View):
         return {name: self._state.knowledge[name]["known"] for name in known}
 
     @known.setter
-    def known(self, known: Mapping[str, float] | None) -> None:
+    def known(self, known: Mapping[str, float | str] | None) -> None:
         kept = {n: one for n, one in self._state.knowledge.items() if "known" not in one}
         found = plain_knowledge(self._model, known, None)
         self._know({**kept, **found})

@@ -43,4 +43,5 @@ def _shared(a: tuple[int, ...], b: tuple[int, ...]) -> int:
 
 def _posterior(state: State, length: int) -> Posterior:
     """With the first observations of a state."""
-    return posterior_of(state.engine, state.engine.read(state.context.first(length)))
+    data = state.engine.read(state.context.first(length))
+    return state.corrected(posterior_of(state.engine, data))

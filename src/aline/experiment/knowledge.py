@@ -2,13 +2,14 @@
 
 A journal keeps it as plain data, name -> {"known": value}, a prior as cards have it, or the moments
 of an earlier posterior on the network's scale. The network takes a normal for each parameter on its
-scale; where a prior is not one there, it takes the normal with the same mean and spread, and says
-so.
+scale. Where a prior is not one there, it takes the normal with the same mean and spread, and draws
+of its posterior are weighed by the prior over that normal (experiment/drawn_posterior.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -19,14 +20,19 @@ from aline.errors import InputError, nearest
 from aline.experiment.posterior import Posterior
 from aline.model import Model
 from aline.model.prior import KNOWN, own_prior
-from aline.spaces import Parameters
-from aline.spaces.priors import Prior
+from aline.spaces import Categorical, Parameters
+from aline.spaces.outcomes import Mixture
+from aline.spaces.outcomes.cut import CutMixture
+from aline.spaces.priors import Prior, log_volume
 
 GRID = 2001  # quantiles that stand for a prior
 OUTSIDE = 1e-3  # share of a prior's mass that may lie beyond the task's
 NARROWEST, WIDEST = 0.009, 1.05  # spreads that the network was trained with, but for rounding
 FARTHEST = 2.7  # the same of means
-BENT = 0.3  # standard deviations that a prior's quantiles may differ from the normal's
+BENT = 0.1  # standard deviations that a prior's quantiles may differ from the normal's
+RAREST = 1e-3  # the least probability of a value
+HALF = 0.5  # the spread of a prior of two values, any of which has the same cells
+ROUGH = 0.02  # by which the probabilities of values may be missed
 DRAWS = 4096  # of an earlier posterior
 
 Knowledge = Mapping[str, Mapping[str, Any]]
@@ -34,8 +40,8 @@ Knowledge = Mapping[str, Mapping[str, Any]]
 
 def plain_knowledge(
     model: Model,
-    known: Mapping[str, float] | None,
-    prior: Mapping[str, td.Distribution] | Posterior | None,
+    known: Mapping[str, float | str] | None,
+    prior: Mapping[str, Any] | Posterior | None,
 ) -> dict[str, dict[str, Any]]:
     """What a user says is known, checked, as a journal keeps it."""
     if not known and prior is None:
@@ -77,6 +83,9 @@ def _column(parameters: Parameters, name: str) -> int:
 
 def _plain_known(parameters: Parameters, name: str, value: Any) -> dict[str, Any]:
     _column(parameters, name)
+    if parameters.values_of(name):
+        parameters.place({name: value})  # says so if there is no such value
+        return {"known": value}
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise InputError(f"a known value is a number, got {value!r} for {name}")
     parameters.coordinate(name, torch.tensor(float(value)))  # says so if it cannot be
@@ -85,6 +94,16 @@ def _plain_known(parameters: Parameters, name: str, value: Any) -> dict[str, Any
 
 def _plain_prior(parameters: Parameters, name: str, prior: Any) -> dict[str, Any]:
     _column(parameters, name)
+    if values := parameters.values_of(name):
+        given = prior
+        if isinstance(prior, Categorical):
+            given = dict(zip(prior.labels, prior.shares, strict=True))
+        if not isinstance(given, Mapping) or set(given) != set(values):
+            raise InputError(
+                f"the prior of {name} has a probability for each of {', '.join(values)}, such as "
+                f"{{{values[0]!r}: 0.8, ...}}, got {prior!r}"
+            )
+        return Prior.of(name, Categorical(values, [given[value] for value in values])).to_json()
     if not isinstance(prior, td.Distribution):
         raise InputError(
             f"a prior is a torch distribution, such as Normal(-1.0, 0.4), got {prior!r} for {name}"
@@ -92,9 +111,9 @@ def _plain_prior(parameters: Parameters, name: str, prior: Any) -> dict[str, Any
     plain = Prior.of(name, prior)
     if plain.size:
         raise InputError(f"{name} is one number, and its prior is one of {plain.size}")
-    values = _quantiles(plain)
+    quantiles = _quantiles(plain)
     low, high = parameters.scales[_column(parameters, name)].support
-    outside = float(((values < low) | (values > high)).float().mean())
+    outside = float(((quantiles < low) | (quantiles > high)).float().mean())
     if outside > OUTSIDE:
         raise InputError(
             f"the prior of {name} has {outside:.1%} of its mass outside [{low:g}, {high:g}], where "
@@ -108,7 +127,16 @@ def _of_posterior(parameters: Parameters, earlier: Posterior) -> dict[str, dict[
     draws = earlier.sample(DRAWS, torch.Generator())
     found = {}
     for name, prior in parameters.priors.items():
-        if name in draws and not prior.size:
+        if values := parameters.values_of(name):
+            if name in draws and set(earlier[name].probabilities) == set(values):
+                likely = {v: max(p, RAREST) for v, p in earlier.probabilities(name).items()}
+                whole = sum(likely.values())
+                found[name] = _plain_prior(
+                    parameters, name, {value: p / whole for value, p in likely.items()}
+                )
+        elif name in draws and not prior.size:
+            if prior.given:  # what is known of it where it exists
+                draws[name] = earlier[name].sample((DRAWS,))
             z = parameters.coordinate(name, draws[name])
             std = min(max(float(z.std()), NARROWEST), WIDEST)
             found[name] = {"mean": float(z.mean()), "std": std}
@@ -154,6 +182,11 @@ def network_prior(parameters: Parameters, knowledge: Knowledge) -> Tensor | None
 
 
 def _moments(parameters: Parameters, name: str, one: Mapping[str, Any]) -> tuple[float, float]:
+    if isinstance(one.get("known"), str):
+        _, place = parameters.place({name: one["known"]})
+        return float(parameters.coordinate(name, torch.tensor(place))), KNOWN
+    if one.get("family") == "Categorical":
+        return _cut_normal(parameters, name, one["probs"])
     if "known" in one:
         z = parameters.coordinate(name, torch.tensor(one["known"]))
         return float(z.clamp(-3.0, 3.0)), KNOWN  # a rate of 0 lies infinitely far
@@ -161,6 +194,29 @@ def _moments(parameters: Parameters, name: str, one: Mapping[str, Any]) -> tuple
         return one["mean"], one["std"]
     z = _on_network_scale(parameters, name, one)
     return float(z.mean()), min(max(float(z.std()), NARROWEST), WIDEST)
+
+
+def _cut_normal(parameters: Parameters, name: str, probs: list[float]) -> tuple[float, float]:
+    """Mean and spread of the normal whose cells hold these probabilities, or come near to them."""
+    own = torch.tensor(parameters.priors[name].arguments["probs"], dtype=torch.float64)
+    cuts, wanted = (
+        torch.special.ndtri(share.cumsum(0)[:-1].clamp(RAREST, 1 - RAREST))
+        for share in (own, torch.tensor(probs, dtype=torch.float64))
+    )
+    if len(cuts) == 1:  # any spread will do
+        return float(cuts[0] - HALF * wanted[0]), HALF
+    slope = ((cuts - cuts.mean()) * (wanted - wanted.mean())).sum() / cuts.var() / (len(cuts) - 1)
+    std = min(max(float(1 / slope), NARROWEST), WIDEST)
+    return float((cuts - std * wanted).mean()), std
+
+
+def _taken_as(parameters: Parameters, name: str, one: Mapping[str, Any]) -> list[float]:
+    """The probabilities that the network takes in the place of those wanted."""
+    mean, std = torch.tensor(_cut_normal(parameters, name, one["probs"]))
+    zero = torch.zeros(len(parameters), 1)
+    belief = parameters.cut(Mixture(zero, zero + mean, zero + std))
+    assert isinstance(belief, CutMixture)
+    return belief.probabilities()[_column(parameters, name), : len(one["probs"])].tolist()
 
 
 def _on_network_scale(parameters: Parameters, name: str, one: Mapping[str, Any]) -> Tensor:
@@ -180,24 +236,58 @@ def _quantiles(prior: Prior) -> Tensor:
     return scale.to_user(_levels()).float()
 
 
+def shape_correction(
+    parameters: Parameters, knowledge: Knowledge
+) -> Callable[[Tensor], Tensor] | None:
+    """Log density of priors over the normals that the network takes for them.
+
+    Of draws [n, parameter] on the network's scale; -inf where a prior has no mass. None where all
+    priors are normal there, or nearly so.
+    """
+    bent = {n: one for n, one in knowledge.items() if _is_bent(parameters, n, one)}
+
+    def of_draws(z: Tensor) -> Tensor:
+        return torch.stack([_log_ratio(parameters, *item, z) for item in bent.items()]).sum(0)
+
+    return of_draws if bent else None
+
+
+def _log_ratio(parameters: Parameters, name: str, one: Mapping[str, Any], z: Tensor) -> Tensor:
+    column = _column(parameters, name)
+    z, scale = z[..., column].double(), parameters.scales[column]
+    (prior,) = Prior.from_json(one).scales()
+    value = scale.to_user(z)
+    low, high = prior.support
+    is_possible = (value >= low) & (value <= high)
+    inside = torch.where(is_possible, value, prior.to_user(torch.zeros_like(z)))
+    mean, std = _moments(parameters, name, one)
+    normal = -0.5 * ((z - mean) / std).square() - math.log(std * math.sqrt(2 * math.pi))
+    exact = prior.log_prior(inside) + log_volume(scale, z)
+    return torch.where(is_possible, exact - normal, -torch.inf)
+
+
 def knowledge_warnings(parameters: Parameters, knowledge: Knowledge) -> Iterator[str]:
     """What of it the network was not trained for, in words."""
     for name, one in knowledge.items():
         if "known" in one:
             continue
-        mean, std = _moments(parameters, name, one)
-        if abs(mean) > FARTHEST:
+        if one.get("family") == "Categorical":
+            taken = _taken_as(parameters, name, one)
+            if max(abs(a - b) for a, b in zip(taken, one["probs"], strict=True)) > ROUGH:
+                as_words = ", ".join(f"{p:.2f}" for p in taken)
+                yield f"The prior of {name} is taken as {as_words}, the nearest that can be had."
+            continue
+        if abs(_moments(parameters, name, one)[0]) > FARTHEST:
             yield (
                 f"The prior of {name} lies at the edge of what the model was trained for: its "
                 "posterior there is a guess."
             )
-        if "family" in one and _is_bent(_on_network_scale(parameters, name, one), mean, std):
-            yield (
-                f"The prior of {name} is taken as the normal on the network's scale that has its "
-                "mean and spread: its shape beyond these is not known to the model."
-            )
 
 
-def _is_bent(z: Tensor, mean: float, std: float) -> bool:
-    away = (z - mean) / std - _levels()
+def _is_bent(parameters: Parameters, name: str, one: Mapping[str, Any]) -> bool:
+    """Whether a prior is clearly no normal on the network's scale."""
+    if one.get("family") in (None, "Categorical"):
+        return False
+    mean, std = _moments(parameters, name, one)
+    away = (_on_network_scale(parameters, name, one) - mean) / std - _levels()
     return bool(away[GRID // 40 : -GRID // 40].abs().max() > BENT)

@@ -35,6 +35,16 @@ class Marginal(ABC):
     name: str
 
     @property
+    def probabilities(self) -> dict[str, float]:
+        """Of each value of a discrete parameter, by its label; none of another."""
+        return {}
+
+    def in_words(self) -> str:
+        """What is known of a discrete parameter, the likeliest value first."""
+        likely = sorted(self.probabilities.items(), key=lambda one: -one[1])
+        return ", ".join(f"{label} {p:.3g}" for label, p in likely)
+
+    @property
     def mean(self) -> float:
         """The posterior mean."""
         return self._moments[0]

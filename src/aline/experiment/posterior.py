@@ -23,10 +23,19 @@ from aline.errors import InputError, UserError, nearest
 from aline.experiment.drawing import drawing
 from aline.experiment.drawn import drawn_share
 from aline.experiment.frames import import_pandas
-from aline.experiment.marginals import Components, Coordinate, Marginal, Share, as_double
+from aline.experiment.marginals import (
+    Array,
+    Components,
+    Coordinate,
+    Marginal,
+    Share,
+    as_double,
+)
 from aline.experiment.settings import check_count
+from aline.experiment.values import Values
 from aline.model import Joint, Mixture
 from aline.spaces import Parameters
+from aline.spaces.outcomes.cut import CutMixture
 
 if TYPE_CHECKING:
     import arviz
@@ -38,9 +47,11 @@ SHARE_DRAWS = 4096  # where sticks depend: quantiles to about 3 % of a standard 
 class Posterior:
     """What is known of each parameter, and of all of them together.
 
-    `names` are scalars: a vector parameter `a` appears as a_1, a_2, ... `mixture` holds the
-    marginal densities on the network's scale. Draws and joint densities come from `joint`; without
-    it parameters are taken as independent.
+    `names` are scalars: a vector parameter `a` appears as a_1, a_2, ... Of a discrete parameter
+    `probabilities` tells; numbers are about the places of its values, counting from 0. One that
+    exists only under a value is described given that value. `mixture` holds the marginal densities
+    on the network's scale. Draws and joint densities come from `joint`; without it parameters are
+    taken as independent.
     """
 
     def __init__(
@@ -107,19 +118,32 @@ class Posterior:
         """The density at each value of a grid, in the user's units; 0 outside the support."""
         return self[name].pdf(grid)
 
+    def probabilities(self, name: str) -> dict[str, float]:
+        """Of each value of a discrete parameter, by its label."""
+        found = self[name].probabilities
+        if not found:
+            discrete = [n for n in self._parameters.priors if self._parameters.values_of(n)]
+            raise InputError(
+                f"{name} is a number, which has no probabilities: use quantile or pdf"
+                + (f", or ask about {', '.join(discrete)}" if discrete else "")
+            )
+        return found
+
     def sample(
         self, shape: int | Sequence[int] = (), generator: torch.Generator | None = None
     ) -> dict[str, Tensor]:
         """Draws of all parameters together as declared: name -> [*shape] or [*shape, n].
 
+        As a simulator takes them: of a discrete parameter the places of its values, counting from
+        0; one that does not exist in a draw has a value there nevertheless, of its prior.
         Without a generator the same draws come every time.
         """
         shape = (shape,) if isinstance(shape, int) else tuple(shape)
-        flat = self._draw(math.prod(shape), generator or torch.Generator())
+        flat = self.draw(math.prod(shape), generator or torch.Generator())
         draws = self._parameters.to_user(flat.reshape(*shape, len(self._parameters)))
-        return {name: value.float() for name, value in draws.items()}
+        return {n: v.float() if v.is_floating_point() else v for n, v in draws.items()}
 
-    def _draw(self, count: int, generator: torch.Generator) -> Tensor:
+    def draw(self, count: int, generator: torch.Generator) -> Tensor:
         """Draws [count, parameter] on the network's scale."""
         if self.joint is None:
             return self._mixture.sample(count, generator)
@@ -130,7 +154,7 @@ class Posterior:
 
         In the user's units, to about one over the root of the number of draws.
         """
-        columns = self._parameters.to_labels(self._draw(draws, torch.Generator()))
+        columns = self._parameters.to_labels(self.draw(draws, torch.Generator()))
         if not columns:
             return {}
         matrix = torch.stack(list(columns.values())).corrcoef().reshape(len(columns), -1)
@@ -183,16 +207,32 @@ class Posterior:
     def to_frame(self, draws: int | None = None) -> pandas.DataFrame:
         """As a pandas DataFrame: a row a parameter with its mean, sd and 95 % interval.
 
-        With `draws`, so many draws of all parameters together: a row each, a column a parameter.
+        A discrete parameter has a row for each value, whose mean is its probability. With `draws`,
+        so many draws of all parameters together: a row each, a column a parameter, with the labels
+        of discrete ones and nothing where a parameter does not exist.
         """
         pandas = import_pandas("to_frame")
         if draws is not None:
-            flat = self._draw(check_count("draws", draws), torch.Generator())
-            columns = self._parameters.to_labels(flat)
-            return pandas.DataFrame({name: value.numpy() for name, value in columns.items()})
-        rows = [(one.mean, one.std, *one.interval()) for one in map(self.__getitem__, self.names)]
-        index = pandas.Index(self.names, name="parameter")
-        return pandas.DataFrame(rows, index=index, columns=["mean", "sd", "low", "high"])
+            flat = self.draw(check_count("draws", draws), torch.Generator())
+            return pandas.DataFrame(self._columns_of(flat))
+        rows: dict[str, tuple[float, float, float, float]] = {}
+        for name, one in ((name, self[name]) for name in self.names):
+            for label, p in one.probabilities.items():
+                rows[f"{name}={label}"] = p, math.sqrt(p * (1 - p)), math.nan, math.nan
+            if not one.probabilities:
+                rows[name] = one.mean, one.std, *one.interval()
+        index = pandas.Index(rows, name="parameter")
+        return pandas.DataFrame(rows.values(), index=index, columns=["mean", "sd", "low", "high"])
+
+    def _columns_of(self, draws: Tensor) -> dict[str, NDArray[Any]]:
+        """Draws [draw, parameter] as the columns of a table."""
+        columns = {}
+        for name, values in self._parameters.to_labels(draws).items():
+            column, exists = values.numpy(), self._parameters.exists(name, draws)
+            if labels := self._parameters.values_of(name):
+                column = np.array(labels, dtype=object)[column]
+            columns[name] = column if exists is None else np.where(exists, column, np.nan)
+        return columns
 
     def plot(
         self, names: Iterable[str] | None = None, *, truth: Mapping[str, float] | None = None
@@ -212,6 +252,9 @@ class Posterior:
         wide = max((len(name) for name in self.names), default=0)
         lines = [f"{'':{wide}}  {'mean':>9}  {'sd':>9}  95 % interval"]
         for one in map(self.__getitem__, self.names):
+            if one.probabilities:
+                lines.append(f"{one.name:{wide}}  {one.in_words()}")
+                continue
             low, high = one.interval()
             row = f"{one.name:{wide}}  {one.mean:9.4g}  {one.std:9.4g}  [{low:.4g}, {high:.4g}]"
             lines.append(row)
@@ -219,6 +262,8 @@ class Posterior:
 
     def _make(self, name: str) -> Marginal:
         owner, position = find_label(self._parameters, name)
+        if labels := self._parameters.values_of(name):
+            return Values(name, labels, self._shares(name, len(labels)))
         columns = self._parameters.index(owner)
         if self._parameters.is_direct(name):
             return self._coordinate(name, columns[position])
@@ -228,29 +273,48 @@ class Posterior:
         return Share(name, sticks, is_rest=position == len(columns))
 
     def _coordinate(self, name: str, column: int) -> Coordinate:
-        weights, means, stds = (part[column] for part in self._components)
+        weights, means, stds = (part[column] for part in self._components_of(name))
         return Coordinate(name, (weights, means, stds), self._parameters.scales[column])
+
+    def _shares(self, name: str, count: int) -> Array:
+        """Probabilities of the values of a discrete parameter."""
+        (column,) = self._parameters.index(name)
+        belief = self._mixture
+        assert isinstance(belief, CutMixture)
+        found: Array = belief.probabilities()[column, :count].numpy()
+        return found
+
+    def _components_of(self, name: str) -> Components:
+        """The mixtures, of a parameter that exists only under a value given that value."""
+        owner, _ = find_label(self._parameters, name)
+        given = self._parameters.priors[owner].given
+        if not given or self.joint is None:
+            return self._components
+        return _components(self.joint.marginals_given(*self._parameters.place(given)))
 
     @cached_property
     def _share_draws(self) -> dict[str, Tensor]:
         """For the shares of a simplex, which are products of coordinates that depend."""
-        return self._parameters.to_labels(self._draw(SHARE_DRAWS, torch.Generator()))
+        return self._parameters.to_labels(self.draw(SHARE_DRAWS, torch.Generator()))
 
     # In double precision, as float32 loses the probit's tails; weights that sum to one there.
 
     @cached_property
     def _mixture(self) -> Mixture:
-        weights, means, stds = map(torch.from_numpy, self._components)
-        return Mixture(weights.log(), means, stds)
+        mine = self.mixture
+        return (mine if isinstance(mine, CutMixture) else self._parameters.cut(mine)).double()
 
     @cached_property
     def _components(self) -> Components:
-        m = self.mixture
-        log_weights, means, stds = (
-            part.detach().numpy().astype(np.float64) for part in (m.log_weight, m.mean, m.std)
-        )
-        weights = np.exp(log_weights)
-        return weights / weights.sum(-1, keepdims=True), means, stds
+        return _components(self.mixture)
+
+
+def _components(m: Mixture) -> Components:
+    log_weights, means, stds = (
+        part.detach().numpy().astype(np.float64) for part in (m.log_weight, m.mean, m.std)
+    )
+    weights = np.exp(log_weights)
+    return weights / weights.sum(-1, keepdims=True), means, stds
 
 
 def find_label(parameters: Parameters, name: str) -> tuple[str, int]:
@@ -275,7 +339,9 @@ def _read(parameters: Parameters, theta: Mapping[str, Any]) -> dict[str, Tensor]
             f"log_prob takes values by name, of {', '.join(parameters.priors) or 'none'}, "
             f"got {given or 'none'}"
         )
-    values = {name: as_double(name, value) for name, value in theta.items()}
+    values = {
+        name: as_double(name, _place_of(parameters, name, value)) for name, value in theta.items()
+    }
     for name, value in values.items():
         size = parameters.priors[name].size
         if size and (value.dim() == 0 or value.shape[-1] != size):
@@ -283,6 +349,11 @@ def _read(parameters: Parameters, theta: Mapping[str, Any]) -> dict[str, Tensor]
                 f"{name} must have {size} values on its last axis, got shape {tuple(value.shape)}"
             )
     return values
+
+
+def _place_of(parameters: Parameters, name: str, value: Any) -> Any:
+    """A label of a discrete parameter as its place; anything else as it is."""
+    return parameters.place({name: value})[1] if isinstance(value, str) else value
 
 
 def _complete(

@@ -14,6 +14,7 @@ off for that, its marginals begin.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -96,10 +97,20 @@ def joint_of(network: Network, seen: Context) -> Joint | None:
 class Refiner:
     """Draws from the posterior of a task, given what was seen and what q makes of it."""
 
-    def __init__(self, task: Task, q: Mixture, seen: Context, joint: Joint | None = None):
-        """For marginals q [parameter], and joint if known, of one episode's observations [1, n]."""
-        self.task, self.seen, self.joint = task, seen, joint
-        self.q = Mixture(*(part.double() for part in (q.log_weight, q.mean, q.std)))
+    def __init__(
+        self,
+        task: Task,
+        q: Mixture,
+        seen: Context,
+        joint: Joint | None = None,
+        correction: Callable[[Tensor], Tensor] | None = None,
+    ):
+        """For marginals q [parameter], and joint if known, of one episode's observations [1, n].
+
+        `correction` is the log density [draw] of a prior over the normal that the context names.
+        """
+        self.task, self.seen, self.joint, self.correction = task, seen, joint, correction
+        self.q = q.double()
 
     @torch.no_grad()
     def draw(self, generator: torch.Generator, count: int = DRAWS) -> Draws:
@@ -169,10 +180,12 @@ class Refiner:
 
     def _log_prior(self, z: Tensor) -> Tensor:
         """Log density [draw] under the prior, up to a constant."""
-        if self.seen.prior is not None:
-            mean, std = self.seen.prior[0].double().unbind(-1)
-            z = (z - mean) / std
-        return -0.5 * z.square().sum(-1)
+        if self.seen.prior is None:
+            return -0.5 * z.square().sum(-1)
+        mean, std = self.seen.prior[0, ..., None].double().unbind(1)
+        prior = Mixture(torch.zeros_like(mean), mean, std)
+        normal = self.task.spec.parameters.cut(prior).log_prob(z).sum(-1)
+        return normal if self.correction is None else normal + self.correction(z)
 
     def measure(self, z: Tensor) -> _Cloud:
         """Draws [draw, parameter] with their densities; of long data, piece by piece."""

@@ -2,68 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-
 import torch
-from torch import Tensor
 
 from aline.episodes import Context
 from aline.errors import InputError
-from aline.experiment.drawn import Drawn, drawn_share
-from aline.experiment.long import Around, draw_posterior
-from aline.experiment.marginals import Marginal
-from aline.experiment.posterior import Posterior, find_label
-from aline.experiment.refine import Draws, Refiner, can_refine, smoothed
+from aline.experiment.drawn_posterior import RefinedPosterior
+from aline.experiment.long import draw_posterior
+from aline.experiment.refine import Refiner, can_refine
 from aline.experiment.state import State, posterior_of
-from aline.spaces import Parameters
 from aline.tasks import Task, simulator_of
-
-
-class RefinedPosterior(Posterior):
-    """A posterior of equally likely draws, which know what parameters have to do with each other.
-
-    `effective` says how good q was: the share of its own draws that count under this posterior;
-    `how`, how the draws were found.
-    """
-
-    def __init__(
-        self, draws: Draws, parameters: Parameters, warnings: Callable[[], tuple[str, ...]] = tuple
-    ):
-        super().__init__(smoothed(draws.z), parameters, warnings=warnings)
-        self.effective, self.how = draws.effective, draws.how
-        self._draws = draws.z
-
-    @property
-    def is_joint(self) -> bool:
-        """Its draws know."""
-        return True
-
-    def _draw(self, count: int, generator: torch.Generator) -> Tensor:
-        """Of the draws, with repeats."""
-        return self._draws[torch.randint(len(self._draws), (count,), generator=generator)]
-
-    def _make(self, name: str) -> Marginal:
-        find_label(self._parameters, name)
-        if self._parameters.is_direct(name):
-            column = self._parameters.names.index(name)
-            return Drawn(name, self._draws[:, column], self._parameters.scales[column])
-        # A later share of a simplex hangs on several coordinates: its own draws tell of it.
-        return drawn_share(name, self._parameters.to_labels(self._draws)[name])
-
-    def _log_density(self, z: Tensor, columns: list[int]) -> Tensor:
-        """Of all these coordinates together, smoothed along the axes of the cloud of draws.
-
-        The more coordinates, the rougher.
-        """
-        if len(columns) == 1:
-            return self.mixture.log_prob(z)[..., columns[0]]
-        around = Around.of(self._draws[:, columns])
-        # Drawn together first, so that smoothing does not widen the whole.
-        middle = around.centre.mean(0)
-        shrunk = middle + math.sqrt(1 - around.width**2) * (around.centre - middle)
-        density = around._replace(centre=shrunk).log_prob(z[..., columns].reshape(-1, len(columns)))
-        return density.reshape(z.shape[:-1])
 
 
 def refine_posterior(state: State, task: Task | None) -> RefinedPosterior:
@@ -88,10 +35,9 @@ def refine_posterior(state: State, task: Task | None) -> RefinedPosterior:
 
     def refiner_of(seen: Context) -> Refiner:
         engine = state.engine
-        belief = (
-            state.posterior if seen is state.context else posterior_of(engine, engine.read(seen))
-        )
-        return Refiner(known, belief.mixture, seen, belief.joint)
+        data = state.data if seen is state.context else engine.read(seen)
+        belief = posterior_of(engine, data)
+        return Refiner(known, belief.mixture, seen, belief.joint, state.shape_correction)
 
     draws = draw_posterior(refiner_of, state.context, torch.Generator())
     # Data that do not fit the model are a reason for doubt here too; too long ones are not.

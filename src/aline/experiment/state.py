@@ -21,8 +21,14 @@ from aline.episodes import Context, Goal, Offer, goal_of
 from aline.episodes.goals import Target
 from aline.errors import StateError, StorageError
 from aline.experiment.allowed import Allowed, plain_restriction
+from aline.experiment.drawn_posterior import weighed
 from aline.experiment.keys import Keys
-from aline.experiment.knowledge import Knowledge, knowledge_warnings, network_prior
+from aline.experiment.knowledge import (
+    Knowledge,
+    knowledge_warnings,
+    network_prior,
+    shape_correction,
+)
 from aline.experiment.posterior import Posterior
 from aline.experiment.predictive import JointPredictive, Predictive, predictive_of
 from aline.experiment.refine import can_refine
@@ -152,7 +158,17 @@ class State:
             and not self.open
         ):
             choose_ahead([self])
-        return posterior_of(self.engine, self.data, lambda: self.warnings)
+        return self.corrected(posterior_of(self.engine, self.data, lambda: self.warnings))
+
+    def corrected(self, posterior: Posterior) -> Posterior:
+        """For priors of a shape that the network does not know: its draws, weighed by them."""
+        correction = self.shape_correction
+        return posterior if correction is None else weighed(posterior, correction)
+
+    @cached_property
+    def shape_correction(self) -> Callable[[Tensor], Tensor] | None:
+        """Log density of the priors over what the network takes for them, where they differ."""
+        return shape_correction(self.spec.parameters, self.knowledge)
 
     @cached_property
     def checked(self) -> Evidence:

@@ -12,7 +12,6 @@ import math
 from functools import cache
 
 import torch
-from scipy import stats
 from torch import Tensor
 from torch.distributions import Uniform
 from torch.nn import functional as F
@@ -159,6 +158,8 @@ def radii(dimensions: int) -> Tensor:
 
     A Matern kernel's spectrum is Student's t, the RBF's is normal.
     """
+    from scipy import stats  # takes half a second
+
     beyond = stats.norm.sf(torch.linspace(-6.0, 6.0, 1201, dtype=torch.float64).numpy())
     rows = [
         stats.chi2(dimensions).isf(beyond)

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from aline.episodes import Context
 from aline.model.advice import Frame
 from aline.model.tokens import INSIDE, Mlp, probit
-from aline.spaces import Outcome
+from aline.spaces import Outcome, Parameters
 from aline.spaces.outcomes.mixture import Mixture, mixture_start, read_mixture
 
 COMPONENTS = 2  # of an emulated number's distribution
@@ -33,13 +33,14 @@ FEATURES = 5  # a parameter, that a step's head sees
 class Emulator(nn.Module):
     """Outcomes given parameters and design."""
 
-    def __init__(self, outcome: Outcome, design: int, parameters: int, hidden: int):
+    def __init__(self, outcome: Outcome, design: int, parameters: Parameters, hidden: int):
         super().__init__()
         self.outcome = outcome
+        self.settled = parameters.settled  # an outcome does not tell numbers of one value apart
         start = outcome.head_start(COMPONENTS, 0)
-        self.parameters_in = parameters
+        self.parameters_in = len(parameters)
         self.of_design = _smooth_layers(2 * design, hidden)
-        self.of_parameters = _smooth_layers(parameters, hidden)
+        self.of_parameters = _smooth_layers(len(parameters), hidden)
         self.inner = nn.Linear(hidden, hidden)
         self.out = nn.Linear(hidden, len(start))
         with torch.no_grad():
@@ -49,7 +50,7 @@ class Emulator(nn.Module):
     def numbers(self, theta: Tensor, designs: Tensor) -> Tensor:
         """Of a belief about outcomes [..., n]; theta [..., parameter], designs [..., design]."""
         seen = torch.cat([designs, probit((0.5 + 0.5 * designs).clamp(*INSIDE))], -1)
-        hidden = F.hardswish(self.of_design(seen) + self.of_parameters(theta))
+        hidden = F.hardswish(self.of_design(seen) + self.of_parameters(self.settled(theta)))
         out: Tensor = self.out(F.hardswish(self.inner(hidden)))
         return out
 

@@ -130,6 +130,17 @@ class Joint:
     def _given(self, asked: Tensor, known: Known) -> Mixture:
         return self.network.given(self.encoded, asked, known, self.frame, self.evidence)
 
+    @torch.no_grad()
+    def marginals_given(self, column: int, place: int) -> Mixture:
+        """Of the first episode, all parameters [parameter] given a value of a discrete one."""
+        size = len(self.network.spec.parameters)
+        scale = self.network.spec.parameters.scales[column]
+        values = torch.zeros(1, 1, size, size)
+        values[..., column] = scale.to_network(torch.tensor(place))
+        mask = torch.zeros(values.shape, dtype=torch.bool)
+        mask[..., column] = True
+        return self._given(torch.arange(size).expand(1, 1, -1), Known(values, mask))[0, 0]
+
     def log_prob(self, theta: Tensor, columns: Sequence[int] | None = None) -> Tensor:
         """Log density [batch, group, draw] of values theta [batch, group, draw, parameter].
 

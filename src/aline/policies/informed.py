@@ -57,7 +57,7 @@ class Informed:
         number of them counts.
         """
         drawn = q.sample(DRAWS, generator).transpose(0, 1)  # [batch, draw, parameter]
-        marginals = Mixture(*(part[:, None] for part in (q.log_weight, q.mean, q.std)))
+        marginals = q.unsqueeze(1)
         weight = self._log_posterior(drawn, seen) - marginals.log_prob(drawn).sum(-1)
         chosen = tempered(weight, EFFECTIVE).multinomial(TRUTHS, True, generator=generator)
         return drawn.gather(1, chosen[..., None].expand(-1, -1, drawn.shape[-1]))

@@ -15,6 +15,7 @@ from aline.spaces.outcomes import (
     outcome_from_json,
 )
 from aline.spaces.parameters import Parameters
+from aline.spaces.priors import Declared, Only
 
 __all__ = [
     "Axis",
@@ -24,10 +25,12 @@ __all__ = [
     "Categorical",
     "Continuous",
     "Count",
+    "Declared",
     "Design",
     "Grid",
     "Levels",
     "Log",
+    "Only",
     "Ordinal",
     "Outcome",
     "Outcomes",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -11,7 +13,9 @@ from torch import Tensor
 from torch import distributions as td
 
 from aline.errors import InputError, nearest
-from aline.spaces.priors import Prior, Scale, log_volume
+from aline.spaces.outcomes.cut import Cells, CutMixture
+from aline.spaces.outcomes.mixture import Mixture
+from aline.spaces.priors import CategoricalScale, Declared, Prior, Scale, log_volume
 
 
 class Parameters:
@@ -19,14 +23,15 @@ class Parameters:
 
     A scalar prior is one coordinate; a vector prior named `a` has coordinates a_1 .. a_n; a
     Dirichlet of K has K - 1, the sticks of its stick-breaking, because K marginals of a simplex
-    are no density. On the network's scale every coordinate is standard normal under the prior.
+    are no density. On the network's scale every coordinate is standard normal under the prior. A
+    discrete parameter (`Categorical`) is one coordinate, cut into a cell for each value.
 
     >>> from torch.distributions import Uniform
     >>> Parameters({"rate": Uniform(0.1, 2.0)}).names
     ('rate',)
     """
 
-    def __init__(self, priors: Mapping[str, td.Distribution | Prior]):
+    def __init__(self, priors: Mapping[str, Declared | Prior]):
         if not isinstance(priors, Mapping):
             raise InputError(
                 f"parameters must map names to priors, got {type(priors).__name__}: "
@@ -45,6 +50,85 @@ class Parameters:
             names += [f"{name}_{i + 1}" for i in range(len(scales))] if prior.size else [name]
             self.scales += scales
         self.names = tuple(names)
+        for name, prior in self.priors.items():
+            for owner, label in prior.given.items():
+                if owner == name or label not in self.values_of(owner):
+                    raise InputError(
+                        f"{name} exists only where another, discrete parameter has one of its "
+                        f"values, got {owner}={label!r}: declare {owner} as a Categorical"
+                    )
+
+    def values_of(self, name: str) -> tuple[str, ...]:
+        """The labels of a discrete parameter; none of another."""
+        prior = self.priors.get(name)
+        is_discrete = prior is not None and prior.family == "Categorical"
+        return tuple(prior.arguments["labels"]) if prior and is_discrete else ()
+
+    @cached_property
+    def cells(self) -> Cells | None:
+        """The cells of discrete parameters on the network's scale, if there are such."""
+        probs = [s.probs if isinstance(s, CategoricalScale) else None for s in self.scales]
+        return Cells(probs) if any(probs) else None
+
+    def cut(
+        self,
+        mixture: Mixture,
+        column: Tensor | None = None,
+        prior: tuple[Tensor, Tensor] | None = None,
+    ) -> Mixture:
+        """A mixture [..., parameter], or about `column` [...], as what it says of discrete ones.
+
+        With a prior, means and standard deviations [...], the mixture is under the task's own, and
+        the values of discrete parameters are weighed by Bayes' rule, which is exact.
+        """
+        if self.cells is None:
+            return mixture
+        column = torch.arange(len(self)) if column is None else column
+        column = column.expand(mixture.shape)[..., None]
+        parts = mixture.log_weight, mixture.mean, mixture.std, column
+        odds = mixture.mean.new_zeros(()).expand(*mixture.shape, self.cells.share.shape[-1])
+        belief = CutMixture(*parts, odds, self.cells)
+        if prior is None:
+            return belief
+        mean, std = (part[..., None] for part in prior)
+        chosen = CutMixture(torch.zeros_like(mean), mean, std, column, odds, self.cells)
+        return replace(belief, log_odds=self.cells.log_odds(chosen.log_mass, column[..., 0]))
+
+    def uncut(self, mean: Tensor, std: Tensor) -> tuple[Tensor, Tensor]:
+        """Chosen priors [..., parameter] with the task's own in the place of discrete ones."""
+        if self.cells is None:
+            return mean, std
+        return (
+            mean.masked_fill(self.cells.is_discrete, 0.0),
+            std.masked_fill(self.cells.is_discrete, 1.0),
+        )
+
+    def settled(self, z: Tensor) -> Tensor:
+        """Numbers [..., parameter] with those that mean the same value alike."""
+        return z if self.cells is None else self.cells.settle(z)
+
+    def redrawn(self, z: Tensor, generator: torch.Generator) -> Tensor:
+        """Numbers [..., parameter] of the same values, as the prior has them given these."""
+        return z if self.cells is None else self.cells.redraw(z, generator)
+
+    def place(self, given: Mapping[str, str]) -> tuple[int, int]:
+        """A value of a discrete parameter, {name: label}: its column, and its place there."""
+        ((name, label),) = given.items()
+        values = self.values_of(name)
+        if label not in values:
+            raise InputError(
+                f"{name} is {'one of ' + ', '.join(values) if values else 'a number'}, got "
+                f"{label!r}: {nearest(label, values) if values else 'pass a number'}"
+            )
+        return self.index(name)[0], values.index(label)
+
+    def exists(self, label: str, z: Tensor) -> Tensor | None:
+        """In which of draws [..., parameter] a parameter exists, [...]; None if in all."""
+        given = self.priors[self._owner(label)].given
+        if not given:
+            return None
+        column, place = self.place(given)
+        return self.scales[column].to_user(z[..., column]) == place
 
     def __len__(self) -> int:
         return len(self.names)
@@ -191,6 +275,8 @@ class Parameters:
 
 def _read(name: str, prior: Prior, value: Any, dtype: torch.dtype) -> Tensor:
     """A user's value of one declared parameter, as its free coordinates in the last axis."""
+    if isinstance(value, str) and prior.family == "Categorical":
+        value = Parameters({name: prior}).place({name: value})[1]
     try:
         number = torch.as_tensor(value, dtype=dtype)
     except (TypeError, ValueError, RuntimeError):

@@ -9,17 +9,18 @@ Gaussian tail that a mixture represents well.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
 import torch
-from scipy import stats
+from scipy.special import ndtr
 from torch import Tensor
 from torch import distributions as td
 
 from aline.errors import InputError
+from aline.spaces.outcomes.categorical import Categorical
 
 # Float32 distinguishes probabilities from 1 down to 6e-8: beyond this the probit is not invertible.
 _TAIL = 1e-7
@@ -115,6 +116,42 @@ class NormalScale:
         return density - theta.log() if self.log else density
 
 
+class CategoricalScale:
+    """One of several values: the standard normal is cut so that each has its probability.
+
+    A value is its place, counting from 0; on the network's scale it is the median of its cell.
+    """
+
+    def __init__(self, labels: Sequence[str], probs: Sequence[float]):
+        self.labels, self.probs = tuple(labels), tuple(probs)
+        share = torch.tensor(probs, dtype=torch.float64)
+        self._cuts = torch.special.ndtri(share.cumsum(0)[:-1])
+        self._centres = torch.special.ndtri(share.cumsum(0) - 0.5 * share)
+        self._log_share = share.log()
+        self.support = (0.0, len(probs) - 1.0)
+
+    def to_network(self, theta: Tensor) -> Tensor:
+        """The median of the value's cell."""
+        if bool((theta != theta.round()).any()):
+            raise InputError(
+                f"a value must be one of {', '.join(self.labels)} or its place, counting from 0, "
+                f"got {theta[theta != theta.round()][0].item():g}"
+            )
+        dtype = theta.dtype if theta.is_floating_point() else torch.float32
+        centre: Tensor = self._centres[theta.long()].to(dtype)
+        return centre
+
+    def to_user(self, z: Tensor) -> Tensor:
+        """The place of the value whose cell holds z."""
+        place: Tensor = torch.bucketize(z.detach().contiguous(), self._cuts.to(z.dtype))
+        return place
+
+    def log_prior(self, theta: Tensor) -> Tensor:
+        """The value's log probability."""
+        log_share: Tensor = self._log_share[theta.long()]
+        return log_share
+
+
 class TableScale:
     """Any other univariate prior, through a table of its quantiles.
 
@@ -132,8 +169,8 @@ class TableScale:
     ):
         knots = np.linspace(-6.0, 6.0, 4001)
         # The survival function keeps the upper tail's digits.
-        lower = frozen.ppf(stats.norm.cdf(knots[knots <= 0]))
-        upper = frozen.isf(stats.norm.sf(knots[knots > 0]))
+        lower = frozen.ppf(ndtr(knots[knots <= 0]))
+        upper = frozen.isf(ndtr(-knots[knots > 0]))
         quantiles = warp(torch.tensor(np.concatenate([lower, upper]), dtype=torch.float64))
         usable = torch.isfinite(quantiles)
         self._z = torch.tensor(knots, dtype=torch.float64)[usable]
@@ -165,18 +202,24 @@ def _interpolate(x: Tensor, knots: Tensor, values: Tensor) -> Tensor:
     return y0 + (x.clamp(knots[0], knots[-1]) - x0) * (y1 - y0) / (x1 - x0)
 
 
+def _frozen(family: str, *shape: float, scale: float = 1.0) -> Any:
+    from scipy import stats  # takes half a second, and few priors need it
+
+    return getattr(stats, family)(*shape, scale=scale)
+
+
 def beta_scale(a: float, b: float) -> Scale:
     """Beta(a, b) on (0, 1); the flat one is a Uniform."""
     if a == b == 1.0:
         return UniformScale(0.0, 1.0)
     return TableScale(
-        stats.beta(a, b), td.Beta(a, b).log_prob, torch.logit, torch.sigmoid, (0.0, 1.0)
+        _frozen("beta", a, b), td.Beta(a, b).log_prob, torch.logit, torch.sigmoid, (0.0, 1.0)
     )
 
 
 def _gamma_scale(concentration: float, rate: float) -> Scale:
     return TableScale(
-        stats.gamma(concentration, scale=1 / rate),
+        _frozen("gamma", concentration, scale=1 / rate),
         td.Gamma(concentration, rate).log_prob,
         torch.log,
         torch.exp,
@@ -186,7 +229,7 @@ def _gamma_scale(concentration: float, rate: float) -> Scale:
 
 def _half_normal_scale(scale: float) -> Scale:
     return TableScale(
-        stats.halfnorm(scale=scale),
+        _frozen("halfnorm", scale=scale),
         td.HalfNormal(scale).log_prob,
         torch.log,
         torch.exp,
@@ -204,7 +247,30 @@ _FAMILIES: dict[str, tuple[tuple[str, ...], Callable[..., Scale]]] = {
     "Exponential": (("rate",), lambda rate: _gamma_scale(1.0, rate)),
     "HalfNormal": (("scale",), _half_normal_scale),
     "Dirichlet": (("concentration",), None),  # type: ignore[dict-item]  # through its sticks
+    "Categorical": (("labels", "probs"), CategoricalScale),
 }
+
+
+class Only:
+    """The prior of a parameter that exists only where a discrete one has a certain value.
+
+    A simulator is given it always, and where it does not exist leaves it aside.
+
+    >>> Only(td.Beta(1.0, 4.0), model="power").given
+    {'model': 'power'}
+    """
+
+    def __init__(self, prior: td.Distribution, **given: str):
+        if len(given) != 1:
+            raise InputError(
+                'Only takes a prior and one value, Only(Beta(1.0, 4.0), model="power"), got '
+                f"{given or 'none'}"
+            )
+        self.prior, self.given = prior, given
+
+
+Declared = td.Distribution | Categorical | Only
+"""The priors that a task may declare."""
 
 
 @dataclass(frozen=True)
@@ -212,14 +278,25 @@ class Prior:
     """A declared prior as plain data: its family and its arguments, each a number or a list."""
 
     family: str
-    arguments: Mapping[str, float | list[float]]
+    arguments: Mapping[str, Any]
+    given: Mapping[str, str] = field(default_factory=dict)  # where it exists, if not everywhere
 
     @classmethod
-    def of(cls, name: str, distribution: td.Distribution) -> Prior:
+    def of(cls, name: str, distribution: Declared) -> Prior:
         """Read a torch distribution; `name` is the parameter it was declared for."""
+        if isinstance(distribution, Only):
+            return replace(cls.of(name, distribution.prior), given=distribution.given)
+        if isinstance(distribution, Categorical):
+            labels = list(distribution.labels)
+            return cls("Categorical", {"labels": labels, "probs": list(distribution.shares)})
         while isinstance(distribution, td.Independent):
             distribution = distribution.base_dist
         family = type(distribution).__name__
+        if isinstance(distribution, td.Categorical):
+            raise InputError(
+                f"the values of {name} need labels: write "
+                'aline.Categorical(["power", "exponential"], probs=[0.5, 0.5])'
+            )
         if family not in _FAMILIES:
             raise InputError(
                 f"the prior of {name} must be one of {', '.join(_FAMILIES)}, got {family}: "
@@ -231,6 +308,8 @@ class Prior:
     @property
     def size(self) -> int:
         """How many numbers the parameter holds; 0 for a scalar."""
+        if self.family == "Categorical":
+            return 0
         lengths = {len(v) for v in self.arguments.values() if isinstance(v, list)}
         return lengths.pop() if lengths else 0
 
@@ -240,6 +319,8 @@ class Prior:
             weights = self.arguments["concentration"]
             assert isinstance(weights, list)
             return [beta_scale(w, sum(weights[i + 1 :])) for i, w in enumerate(weights[:-1])]
+        if self.family == "Categorical":
+            return [CategoricalScale(**self.arguments)]
         make = _FAMILIES[self.family][1]
         rows = [
             [v[i] if isinstance(v, list) else v for v in self.arguments.values()]
@@ -249,9 +330,11 @@ class Prior:
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for a card."""
-        return {"family": self.family, **self.arguments}
+        given = {"given": dict(self.given)} if self.given else {}
+        return {"family": self.family, **self.arguments, **given}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Prior:
         """Read what `to_json` wrote."""
-        return cls(data["family"], {k: v for k, v in data.items() if k != "family"})
+        arguments = {k: v for k, v in data.items() if k not in ("family", "given")}
+        return cls(data["family"], arguments, data.get("given", {}))

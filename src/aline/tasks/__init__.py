@@ -11,6 +11,7 @@ from aline.tasks.ces import ces
 from aline.tasks.linear import linear
 from aline.tasks.location import location
 from aline.tasks.psychometric import PRESETS, Psychometric
+from aline.tasks.retention import retention
 from aline.tasks.task import PREDICTIONS, Spec, Task, World, is_differentiable
 
 
@@ -32,6 +33,7 @@ BUILT_IN: dict[str, Callable[..., Task]] = {
     "gp1d": _plugged_in("aline.functions.task", "gp1d", "Functions of one input."),
     "gp2d": _plugged_in("aline.functions.task", "gp2d", "Functions of two inputs."),
     "linear": linear,
+    "retention": retention,
 }
 
 

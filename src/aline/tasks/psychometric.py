@@ -263,7 +263,7 @@ def signed(horizon: int = 40) -> Psychometric:
     )
 
 
-def detection(horizon: int = 40, low: float = 0.0, high: float = 1.0) -> Psychometric:
+def detection(horizon: int = 64, low: float = 0.0, high: float = 1.0) -> Psychometric:
     """A Weibull function of a stimulus on a logarithmic axis, for any number of alternatives.
 
     Stimuli lie between `low` and `high`, in dB or another logarithmic unit, which threshold and

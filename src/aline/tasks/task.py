@@ -10,10 +10,10 @@ from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
-from torch import distributions as td
 
 from aline.errors import InputError
 from aline.spaces import (
+    Declared,
     Design,
     Outcome,
     Parameters,
@@ -61,7 +61,9 @@ class Spec:
         )
 
     def label(self, name: str) -> str:
-        """A name with its unit, for axes and tables."""
+        """A name with its unit, or with what its values are, for axes and tables."""
+        if values := self.parameters.values_of(name):
+            return f"{name} ({', '.join(f'{i} {value}' for i, value in enumerate(values))})"
         return f"{name} ({self.units[name]})" if name in self.units else name
 
     def to_json(self) -> dict[str, Any]:
@@ -139,7 +141,8 @@ class Task:
     `simulate(theta, design, generator)` is batched and elementwise: `theta[name]` has shape
     [batch, 1] ([batch, 1, n] for a vector parameter), `design[name]` has shape [batch, count], and
     the outcomes come back as [batch, count], all in the user's units, in a tensor or a numpy array;
-    several named ones (`Outcomes`) as a dict of these. Optional are
+    several named ones (`Outcomes`) as a dict of these. A discrete parameter (`Categorical`) is the
+    place of its value, counting from 0, as whole numbers. Optional are
 
     - `log_likelihood(theta, design, outcome)`, of the same shapes;
     - `log_peak(theta, design, outcome)`, a quick upper bound on its sum over the last axis, such as
@@ -180,7 +183,7 @@ class Task:
     def __init__(
         self,
         *,
-        parameters: Mapping[str, td.Distribution] | Parameters,
+        parameters: Mapping[str, Declared] | Parameters,
         design: Design,
         outcome: Outcome,
         simulate: Simulator,

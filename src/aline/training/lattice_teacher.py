@@ -94,8 +94,8 @@ def requirement(task: Task) -> str | None:
         return "a binary outcome and a log_likelihood"
     if task.latent is not None:
         return "a likelihood of the parameters alone, without latent"
-    if len(spec.parameters) not in FEWEST:
-        return f"1 to {max(FEWEST)} parameters"
+    if len(spec.parameters) not in FEWEST or spec.parameters.cells is not None:
+        return f"1 to {max(FEWEST)} parameters, none of them discrete"
     if any(PREDICTIONS in names for names, _ in spec.targets):
         return "goals of parameters only"
     size = 1 if spec.design.points is None else len(spec.design.points)

@@ -16,6 +16,7 @@ from torch import Tensor
 from aline.model import Encoded, ModelConfig, Network, Summary
 from aline.model.prior import own_prior
 from aline.policies.information import LogProb, expected_information
+from aline.spaces import Parameters
 from aline.tasks import PREDICTIONS, Task
 from aline.training.config import TrainingConfig
 from aline.training.lessons import Lesson, Lessons
@@ -33,6 +34,7 @@ TRUTHS = 64  # that stand for a posterior, all equally likely
 ASKED = 16  # of these truths answer a design, where outcomes are too many to visit each
 COMPARED = 32  # designs at a state
 SHARPNESS = 4.0  # logits between designs whose worth differs by a standard deviation
+APART = 1e3  # times the distance between values of a discrete parameter
 SMOOTHING = 0.5  # the width of a goal's kernel, in standard deviations of the truths
 
 
@@ -84,7 +86,7 @@ class ParticleTeacher:
     ) -> Tensor:
         """Nats [batch, n] about the goal that designs [batch, n, design] are expected to tell."""
         truths, log_prob = self.truths(network, played, step, generator)
-        kernel = goal_kernel(truths, played.goal.parameters)
+        kernel = goal_kernel(truths, played.goal.parameters, self.task.spec.parameters)
         return expected_information(self.task, truths, designs, ASKED, generator, kernel, log_prob)
 
     def truths(
@@ -100,7 +102,9 @@ class ParticleTeacher:
         return truths[:, shuffled], self.task.log_prob
 
 
-def goal_kernel(truths: Tensor, wanted: Tensor) -> Tensor | None:
+def goal_kernel(
+    truths: Tensor, wanted: Tensor, parameters: Parameters | None = None
+) -> Tensor | None:
     """How much truths [batch, n, parameter] agree on the `wanted` parameters [batch, parameter].
 
     Rows [batch, n, n] sum to one. None where everything is wanted: then each is itself alone.
@@ -108,7 +112,12 @@ def goal_kernel(truths: Tensor, wanted: Tensor) -> Tensor | None:
     if bool(wanted.all()):
         return None
     spread = truths.std(1, keepdim=True).clamp_min(1e-6)
-    scaled = truths / spread * wanted[:, None] / SMOOTHING
+    scaled = truths / spread / SMOOTHING
+    if parameters is not None and parameters.cells is not None:
+        # Two values of a discrete one are as different as can be, however near they lie.
+        settled = APART * parameters.settled(truths)
+        scaled = torch.where(parameters.cells.is_discrete, settled, scaled)
+    scaled = scaled * wanted[:, None]
     square = torch.cdist(scaled, scaled).square()
     square = square + 1e9 * wanted.all(1)[:, None, None] * (1 - torch.eye(truths.shape[1]))
     return (-0.5 * square).softmax(-1)

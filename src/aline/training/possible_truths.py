@@ -24,6 +24,7 @@ from aline.episodes import Context
 from aline.model.prior import own_prior
 from aline.policies.importance import tempered
 from aline.policies.information import WORST
+from aline.spaces import Parameters
 from aline.spaces.outcomes import Mixture
 from aline.tasks import Task
 
@@ -64,7 +65,7 @@ class PossibleTruths:
         """Draw `count` others a stage from q [batch, stage, parameter] at its start."""
         starts, stage = stage_starts(context.length), []
         theta, weights, fits = [], [], []
-        prior = Priors.of(context.prior, truth)
+        prior = Priors.of(task.spec.parameters, context.prior, truth)
         for i, (start, end) in enumerate(pairwise([*starts, context.length + 1])):
             if start == 0:  # nothing is known: the others come from the prior
                 others = prior.sample(count, generator)
@@ -108,23 +109,27 @@ class Priors:
 
     mean: Tensor  # [batch, 1, parameter]
     std: Tensor  # the same
+    parameters: Parameters
 
     @classmethod
-    def of(cls, chosen: Tensor | None, truth: Tensor) -> Priors:
+    def of(cls, parameters: Parameters, chosen: Tensor | None, truth: Tensor) -> Priors:
         """Those chosen [batch, parameter, 2], or the task's own, for truths [batch, parameter]."""
         prior = own_prior(*truth.shape) if chosen is None else chosen
-        return cls(*prior[:, None].unbind(-1))
+        mean, std = prior[:, None].unbind(-1)
+        return cls(mean, std, parameters)
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
         """Draws [batch, count, parameter]."""
         batch, _, parameters = self.mean.shape
         noise = torch.randn(batch, count, parameters, generator=generator)
-        return self.mean + self.std * noise
+        return self.parameters.redrawn(self.mean + self.std * noise, generator)
 
     def log_prob(self, theta: Tensor) -> Tensor:
         """Log density [batch, n] of theta [batch, n, parameter]."""
-        z = (theta - self.mean) / self.std
-        return (-0.5 * z.square() - self.std.log() - _LOG_SQRT_2PI).sum(-1)
+        mean, std = self.mean[..., None], self.std[..., None]
+        return (
+            self.parameters.cut(Mixture(torch.zeros_like(mean), mean, std)).log_prob(theta).sum(-1)
+        )
 
 
 @dataclass(frozen=True)

@@ -279,7 +279,8 @@ class Run:
         """Truths from priors [batch, parameter, 2], or from the task's own."""
         if prior is None:
             return self.task.draw(batch, generator)
-        return self.task.worlds(draw_truths(prior, generator), generator)
+        truths = self.task.spec.parameters.redrawn(draw_truths(prior, generator), generator)
+        return self.task.worlds(truths, generator)
 
     def goals(self, world: World, prior: Tensor | None, generator: torch.Generator) -> Goal:
         """What episodes want to know, which they do not know already."""

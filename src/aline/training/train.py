@@ -138,13 +138,15 @@ def default_model(task: Task, differentiable: bool) -> ModelConfig:
     knows what they are worth; without one it proposes a point if that can be learned by gradient.
 
     Zoom layers pay where small changes of a design matter. Newton steps pass no gradient to a
-    proposed point, and need outcomes that depend on the parameters alone.
+    proposed point, and need outcomes that depend on the parameters alone. For a discrete parameter
+    there is no slope to follow: there they pay only as the likelihood that a teacher needs.
     """
     proposes = task.model.get("policy") == "box" or _is_to_propose(task, differentiable)
+    is_stepwise = task.spec.parameters.cells is not None and task.log_likelihood is not None
     usual = ModelConfig(
         octaves=max(1, round(-math.log2(task.spec.resolution))),
         zoom_layers=2 if task.spec.resolution <= FINE else 0,
-        newton_steps=0 if proposes or task.latent else NEWTON_STEPS,
+        newton_steps=0 if proposes or task.latent or is_stepwise else NEWTON_STEPS,
     )
     chosen = adjusted(usual, task.model)
     in_box = task.spec.design.is_plain and differentiable and "policy" not in task.model

@@ -10,7 +10,7 @@ from aline.app.expectation import has_response_function
 from aline.app.plots.curve import plot_curve
 from aline.app.plots.designs import companions, leading, plot_designs
 from aline.app.plots.marginals import plot_marginals
-from aline.app.plots.pairs import MOST, has_pairs, paired, plot_demo_pairs, plot_pairs
+from aline.app.plots.pairs import has_pairs, paired, plot_demo_pairs, plot_pairs
 from aline.app.plots.plane import has_exact, plot_plane, sources
 from aline.app.plots.widths import plot_widths
 from aline.app.record import Record
@@ -101,7 +101,7 @@ def _pairs(demo: Record) -> Plate:
         caption += " The truth is dashed, or a cross."
     names, every = paired(demo.experiment.posterior(), demo.shown), demo.spec.parameters.labels
     if len(names) < len(every):
-        caption += f" {MOST} of {len(every)} parameters are shown, those aimed at first."
+        caption += f" {len(names)} of {len(every)} parameters are shown, those aimed at first."
     return Plate("pairs", "What goes together", caption, plot_demo_pairs(demo), True)
 
 

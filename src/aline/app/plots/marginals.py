@@ -57,7 +57,8 @@ def draw_marginals(
     grid = list(drawn.subplots(rows, columns, squeeze=False).flat)
     for axes, name in zip(grid, names, strict=False):
         draw_marginal(axes, posterior, name, name in aimed, truth.get(name))
-        axes.set_title(label(name), color=INK if name in aimed else MUTED)
+        title = name if posterior[name].probabilities else label(name)
+        axes.set_title(title, color=INK if name in aimed else MUTED)
     for axes in grid[len(names) :]:
         axes.remove()
     first = next(i for i, name in enumerate(names) if name in aimed)
@@ -69,6 +70,9 @@ def draw_marginal(
     axes: Axes, posterior: Posterior, name: str, is_aimed_at: bool, truth: float | None
 ) -> None:
     """One parameter: its prior, its posterior, and the truth if it is known."""
+    if posterior[name].probabilities:
+        _draw_bars(axes, posterior, name, POSTERIOR if is_aimed_at else MUTED, truth)
+        return
     grid, colour = _grid(posterior, name, truth), POSTERIOR if is_aimed_at else MUTED
     before = _density(prior_of(posterior.parameters), name, grid)
     after = _density(posterior, name, grid)
@@ -84,6 +88,25 @@ def draw_marginal(
     if truth is not None:
         text = f"truth {typeset(truth, grid[-1] - grid[0])}"
         axes.set_xlabel(text, fontsize=8.5, color=MUTED)
+
+
+def _draw_bars(
+    axes: Axes, posterior: Posterior, name: str, colour: str, truth: float | None
+) -> None:
+    """A discrete parameter: the probability of each value."""
+    before = prior_of(posterior.parameters)[name].probabilities
+    after = posterior[name].probabilities
+    place = np.arange(len(after))
+    axes.bar(place, list(before.values()), 0.8, color=FAINT, label="prior")
+    axes.bar(place, list(after.values()), 0.5, color=colour, alpha=0.75, label="posterior")
+    for at, p in zip(place, after.values(), strict=True):
+        axes.text(float(at), p + 0.02, f"{p:.2f}", ha="center", fontsize=8.5, color=INK)
+    axes.set_xticks(place, list(after))
+    axes.set_ylim(0, 1.15)
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+    if truth is not None:
+        axes.set_xlabel(f"truth {list(after)[round(truth)]}", fontsize=8.5, color=MUTED)
 
 
 def _density(posterior: Posterior, name: str, grid: Array) -> Array:

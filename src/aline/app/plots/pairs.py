@@ -29,13 +29,20 @@ Range = tuple[float, float]
 
 
 def has_pairs(posterior: Posterior) -> bool:
-    """Whether there are two parameters, and it is known what they have to do with each other."""
-    return posterior.is_joint and len(posterior.names) > 1
+    """Whether there are two numbers, and it is known what they have to do with each other."""
+    return posterior.is_joint and len(_numbers(posterior)) > 1
+
+
+def _numbers(posterior: Posterior) -> list[str]:
+    """The parameters that are numbers, whatever the values of discrete ones are."""
+    priors = posterior.parameters.priors
+    special = {n for n, prior in priors.items() if prior.given or prior.family == "Categorical"}
+    return [name for name in posterior.names if name not in special]
 
 
 def paired(posterior: Posterior, first: Sequence[str] = ()) -> list[str]:
     """The parameters to show, those of `first` before others, each group in its order."""
-    names = sorted(posterior.names, key=lambda name: name not in first)[:MOST]
+    names = sorted(_numbers(posterior), key=lambda name: name not in first)[:MOST]
     return [name for name in posterior.names if name in names]
 
 

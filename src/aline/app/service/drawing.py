@@ -33,6 +33,7 @@ WIDTHS = 100  # points along the curve of what is left to know
 LEVEL = 0.95
 SHOWN = 0.998  # of a parameter's probability is shown
 ROOM = 2.5  # a close-up is at least so many times as wide as the 95 % interval
+BAR, EDGE = 0.35, 1e-3  # half the width of a bar, and how far its sides lean outwards
 CURVES = 200  # drawn from the posterior for a band
 PAIR_DRAWS = 1000  # for correlations, to 0.03
 PAIR_POINTS = 300  # of them that are shown
@@ -95,6 +96,8 @@ def _with_aim(experiment: Experiment) -> list[tuple[str, bool]]:
 def _marginal(
     spec: Spec, prior: Marginal, posterior: Marginal, truth: float | None, is_target: bool
 ) -> Plain:
+    if posterior.probabilities:
+        return _bars(prior, posterior, truth, is_target)
     grid, is_log = _grid(prior, posterior)
     shown = (grid[0], grid[-1]) if is_log else close_up(prior, posterior, truth)
     # On a logarithmic axis a density is one of the logarithm, or its area would mislead.
@@ -112,6 +115,33 @@ def _marginal(
         "mean": posterior.mean,
         "interval": list(posterior.interval(LEVEL)),
         "truth": truth,
+    }
+
+
+def _bars(prior: Marginal, posterior: Marginal, truth: float | None, is_target: bool) -> Plain:
+    """A discrete parameter, as the outline of a bar for each value."""
+    edges, sides = [-BAR - EDGE, -BAR, BAR, BAR + EDGE], [0.0, 1.0, 1.0, 0.0]
+    labels = list(posterior.probabilities)
+    heights = (
+        [p * side for p in one.probabilities.values() for side in sides]
+        for one in (prior, posterior)
+    )
+    before, after = heights
+    return {
+        "name": prior.name,
+        "label": prior.name,
+        "target": is_target,
+        "log": False,
+        "range": [-0.5, len(labels) - 0.5],
+        "zoomed": False,
+        "x": [place + edge for place in range(len(labels)) for edge in edges],
+        "prior": before,
+        "posterior": after,
+        "mean": posterior.mean,
+        "interval": list(posterior.interval(LEVEL)),
+        "truth": truth,
+        "ticks": list(enumerate(labels)),
+        "words": posterior.in_words(),
     }
 
 

@@ -134,11 +134,12 @@ def _values(desk: Desk, experiment: Experiment) -> dict[str, Any]:
         "beliefs": [
             {
                 "name": label,
-                "label": spec.label(label),
+                "label": label if posterior[label].probabilities else spec.label(label),
                 "mean": number(posterior[label].mean, posterior[label].std * 4),
                 "interval": [
                     number(end, posterior[label].std * 4) for end in posterior[label].interval(0.95)
                 ],
+                "probabilities": posterior[label].in_words(),
             }
             for label in posterior.names
         ],

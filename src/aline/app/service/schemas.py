@@ -280,6 +280,13 @@ class Marginal(Reply):
     mean: float
     std: float
     interval: Interval
+    probabilities: Annotated[
+        dict[str, float] | None,
+        Field(
+            description="Of each value of a discrete parameter; the other numbers are then about "
+            "the place of its value, counting from 0. None for one that is a number."
+        ),
+    ] = None
 
 
 class Posterior(Reply):

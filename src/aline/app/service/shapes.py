@@ -145,6 +145,7 @@ def posterior(one: live.Posterior, sequence: int, level: float) -> Plain:
             "mean": one[name].mean,
             "std": one[name].std,
             "interval": list(one[name].interval(level)),
+            "probabilities": one[name].probabilities or None,
         }
         for name in one.names
     }

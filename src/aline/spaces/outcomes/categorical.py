@@ -73,6 +73,9 @@ class Labelled(Belief):
 class Categorical(Outcome):
     """One of several labels. A simulator returns which, counting from 0; a person tells the label.
 
+    It is also the prior of a parameter that is one of several values, which a simulator is given
+    counting from 0; `probs` are then their probabilities, equal ones where nothing is said.
+
     >>> Categorical(["red", "green", "blue"]).read("green")
     'green'
     """
@@ -83,6 +86,7 @@ class Categorical(Outcome):
     has_interval: ClassVar[bool] = False
 
     labels: tuple[str, ...] = ()
+    probs: Sequence[float] | None = None
 
     def __post_init__(self) -> None:
         given = self.labels
@@ -94,6 +98,22 @@ class Categorical(Outcome):
                 "Categorical takes at least two different labels, "
                 f'Categorical(["red", "green"]), got {given!r}'
             )
+        if self.probs is not None:
+            object.__setattr__(self, "probs", self._normalised(self.probs))
+
+    def _normalised(self, probs: Sequence[float]) -> tuple[float, ...]:
+        given = tuple(float(p) for p in probs)
+        if len(given) != len(self.labels) or not min(given) > 0 or abs(sum(given) - 1) > 1e-4:
+            raise InputError(
+                f"probs are a positive probability for each of {', '.join(self.labels)}, which sum "
+                f"to 1, got {probs!r}"
+            )
+        return tuple(p / sum(given) for p in given)
+
+    @property
+    def shares(self) -> tuple[float, ...]:
+        """The probabilities of a parameter's values."""
+        return tuple(self.probs or [1 / len(self.labels)] * len(self.labels))
 
     def to_network(self, user: User) -> Tensor:
         """Which label, counting from 0."""

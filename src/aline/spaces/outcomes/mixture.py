@@ -22,7 +22,7 @@ STEPS = 200  # of the search for a quantile, of which it needs ten; far from zer
 LOG_SCALES = (-7.0, 1.0)  # of a mixture; the prior's is about 0
 LIKE_NORMAL = 1.702  # a logistic distribution with this scale is within 0.01 of the normal
 FAR = -12.0  # below, a series gives the normal's tail to a float's precision
-_LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
+LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 _NORMAL, _SQRT_HALF = NormalDist(), math.sqrt(0.5)
 _NODES, _WEIGHTS = (torch.from_numpy(part) for part in np.polynomial.hermite_e.hermegauss(24))
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
@@ -41,10 +41,14 @@ class Mixture(Belief):
         """The target axes."""
         return self.mean.shape[:-1]
 
+    def plain(self) -> Mixture:
+        """The Gaussian mixtures alone."""
+        return Mixture(self.log_weight, self.mean, self.std)
+
     def log_prob(self, value: Tensor) -> Tensor:
         """Log density of value [...]."""
         z = (value[..., None] - self.mean) / self.std
-        return (self.log_weight - self.std.log() - 0.5 * z * z).logsumexp(-1) - _LOG_SQRT_2PI
+        return (self.log_weight - self.std.log() - 0.5 * z * z).logsumexp(-1) - LOG_SQRT_2PI
 
     def moved(self, mean: Tensor, std: Tensor) -> Self:
         """The same in units of `std` [...] from `mean` [...]."""
@@ -181,7 +185,7 @@ def log_ndtr(z: Tensor) -> Tensor:
     tail = z.clamp(max=FAR)
     square = (1 / tail) ** 2
     series = -square * (1 - square * (3 - square * (15 - 105 * square)))
-    far = -0.5 * tail * tail - (-tail).log() - _LOG_SQRT_2PI + torch.log1p(series)
+    far = -0.5 * tail * tail - (-tail).log() - LOG_SQRT_2PI + torch.log1p(series)
     return torch.where(z < FAR, far, torch.special.log_ndtr(z.clamp(min=FAR)))
 
 

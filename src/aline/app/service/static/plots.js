@@ -316,7 +316,7 @@ function drawMarginals(data) {
     if (one.zoomed) title.append(Object.assign(document.createElement("span"), { className: "zoomed", textContent: " close up" }));
     title.className = one.target ? "aim" : "";
     const [low, high] = one.interval.map(round);
-    canvas.setAttribute("aria-label", `${one.name}: mean ${round(one.mean)}, 95 % interval ${low} to ${high}`);
+    canvas.setAttribute("aria-label", one.words ? `${one.name}: ${one.words}` : `${one.name}: mean ${round(one.mean)}, 95 % interval ${low} to ${high}`);
     const role = one.target ? "--posterior" : "--other";
     place(id, canvas, HEIGHT.marginal, `${one.log} ${one.target}`, {
       state: one,
@@ -325,7 +325,7 @@ function drawMarginals(data) {
         { stroke: colour(role), width: 2.2, fill: faded(role, 0.16), points: { show: false } },
       ],
       scales: { x: { time: false, distr: one.log ? 3 : 1, range: () => plots.get(id)?.state.data.range ?? one.range }, y: { range: (u, low_, high_) => [0, (high_ || 1) * 1.06] } },
-      axes: [axis("", { grid: { show: false }, space: 36 }), noAxis],
+      axes: [designed({ ticks: one.ticks ?? [] }, axis("", { grid: { show: false }, space: 36 })), noAxis],
       over: (u, state) => state.truth !== null && state.truth !== undefined && upright(u, state.truth, "--ink", [5, 4]),
     }, [one.x, one.prior, one.posterior]);
   });

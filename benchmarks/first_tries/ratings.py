@@ -1,0 +1,47 @@
+"""How pleasant, from 1 to 5? A stimulus has an ideal level, and people have scales of their own."""
+
+import torch
+from torch.distributions import LogNormal, Normal, Uniform
+
+import aline
+
+CUTS = torch.tensor([-1.5, -0.5, 0.5, 1.5])
+
+
+def shares(theta, design):
+    """Probabilities [..., 5] of the ratings."""
+    away = (design["level"] - theta["ideal"]) / theta["tolerance"]
+    pleasure = theta["mildness"] + 2.0 - away**2
+    below = torch.special.ndtr(CUTS - pleasure[..., None])
+    edges = torch.cat(
+        [torch.zeros_like(below[..., :1]), below, torch.ones_like(below[..., :1])], -1
+    )
+    return edges.diff(dim=-1).clamp_min(1e-6)
+
+
+def simulate(theta, design, generator):
+    """A rating, 0 to 4."""
+    every = shares(theta, design)
+    drawn = torch.multinomial(every.flatten(0, -2), 1, generator=generator)
+    return drawn.view(every.shape[:-1]).float()
+
+
+def log_likelihood(theta, design, outcome):
+    """Of ordered levels."""
+    every = shares(theta, design)
+    index = outcome.long().expand(every.shape[:-1])[..., None]
+    return every.gather(-1, index)[..., 0].log()
+
+
+task = aline.Task(
+    parameters={
+        "ideal": Uniform(0.0, 10.0),
+        "tolerance": LogNormal(0.5, 0.4),
+        "mildness": Normal(0.0, 0.7),
+    },
+    design=aline.Box(level=(0.0, 10.0)),
+    outcome=aline.Ordinal(5),
+    simulate=simulate,
+    log_likelihood=log_likelihood,
+    horizon=25,
+)
