@@ -148,7 +148,8 @@ def main() -> None:
             verdict = "met" if one["value"] <= bar else "MISSED"
             print(f"{one['metric']:20} {one['value']:12.4g}  bar {bar:g}: {verdict}", flush=True)
     if arguments.output:
-        whole = result("page", found, time.perf_counter() - began)
+        digest = load(arguments.model).digest  # of which weights: times depend on sizes alone
+        whole = result("page", found, time.perf_counter() - began, digest=digest)
         arguments.output.write_text(json.dumps(whole, indent=2) + "\n", encoding="utf-8")
 
 

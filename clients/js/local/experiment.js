@@ -61,7 +61,8 @@ export class LocalExperiment {
     if (created.event !== "created" || created.version > VERSION) throw new AlineError(0, `experiment ${quoted(journal.name)} was written by a newer aline: use a newer aline.js`);
     if (created.model.digest !== model.digest) throw new AlineError(409, `experiment ${quoted(journal.name)} was run with another model of task ${quoted(created.task)}: load that one, or start another experiment`);
     const experiment = Object.create(LocalExperiment.prototype), { units } = created.model;
-    experiment.begin(units ? model.inUnits(units) : model, journal);
+    const trained = model.trained ?? model; // its units are those that the experiment began in
+    experiment.begin(units ? trained.inUnits(units) : trained, journal);
     return experiment;
   }
 

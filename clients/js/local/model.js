@@ -90,7 +90,7 @@ export class Model {
   /** The same model for another range of designs, { stimulus: [-40, 0] }, with parameters in the same
    *  units: for tasks that are the same on any axis. */
   inUnits(ranges) {
-    const { units, task } = this.data, [[axis, ends] = []] = Object.entries(ranges ?? {});
+    const { in_units: units, task } = this.data, [[axis, ends] = []] = Object.entries(ranges ?? {});
     if (!units || Object.keys(ranges ?? {}).join() !== units.axis) {
       throw new AlineError(422, `units are for a task whose axis may have any range, as detection's stimulus, got ${Object.keys(ranges ?? {}).join(", ") || "nothing"} for ${this.name}: train it with the range that you need`);
     }
@@ -104,7 +104,7 @@ export class Model {
       return { ...one, scale: { ...one.scale, low: first, high: last } };
     });
     const found = new Model({ ...this.data, coordinates, task: { ...task, design: { ...task.design, bounds } } }, this.runtime);
-    return Object.assign(found, { units: { [axis]: [low, high] } });
+    return Object.assign(found, { units: { [axis]: [low, high] }, trained: this.trained ?? this });
   }
 
   /** One run: data as { observations, prior } on the network's scale, a goal, points, candidates. */

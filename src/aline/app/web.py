@@ -93,7 +93,7 @@ def describe(model: Model, graph: bytes) -> dict[str, Any]:
         "form": spec.outcome.form(),
         "reach": reaches_of(spec.outcome),
         "spread": spread_of(spec),
-        "units": units_of(model),
+        "in_units": units_of(model),
         "quadrature": [nodes[0].tolist(), (nodes[1] / nodes[1].sum()).tolist()],
         "files": {GRAPH: {"bytes": len(graph), "crc32": zlib.crc32(graph)}},
     }
