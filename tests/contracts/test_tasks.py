@@ -104,9 +104,9 @@ def test_config_makes_the_same_task_again(name: str) -> None:
 @WITH_LIKELIHOOD
 def test_likelihood_is_the_simulators(task: Task) -> None:
     """Each outcome's place in the distribution that the likelihood claims is uniform."""
-    if isinstance(task.spec.outcome, Binary):
+    if task.spec.outcome.enumerate() is not None:
         check_frequencies(task)
-    elif task.spec.outcome.limits is not None:
+    elif isinstance(task.spec.outcome, Real) and task.spec.outcome.limits is not None:
         check_limits(task)
     else:
         check_ranks(task)
@@ -130,16 +130,19 @@ def check_limits(task: Task) -> None:
 
 
 def check_frequencies(task: Task) -> None:
+    """How often each of finitely many outcomes comes; their probabilities sum to one."""
     generator, draws = seeded(5), 4000
     world = task.draw(30, generator)
     designs = task.spec.design.sample(30, 1, generator)
-    yes = task.log_prob(world.theta, designs, torch.ones(30, 1)).exp()[:, 0]
-    no = task.log_prob(world.theta, designs, -torch.ones(30, 1)).exp()[:, 0]
-    assert torch.allclose(yes + no, torch.ones(30), atol=1e-5)
     outcomes = world.answer(designs.expand(30, draws, -1), generator)
-    frequency = (outcomes > 0).float().mean(1)
-    z = (frequency - yes) / (yes * no / draws).sqrt().clamp_min(1e-4)
-    assert float(z.abs().max()) < 4.5
+    every = task.spec.outcome.enumerate()
+    assert every is not None
+    claimed = task.log_prob(world.theta[:, None], designs[:, None], every[None, :, None]).exp()
+    assert torch.allclose(claimed.sum(1)[:, 0], torch.ones(30), atol=1e-5)
+    for value, share in zip(every, claimed[..., 0].unbind(1), strict=True):
+        frequency = (outcomes == value).float().mean(1)
+        z = (frequency - share) / (share * (1 - share) / draws).sqrt().clamp_min(1e-4)
+        assert float(z.abs().max()) < 4.5
 
 
 def check_ranks(task: Task) -> None:

@@ -8,10 +8,13 @@ from typing import Any
 
 from aline.errors import InputError, NotFoundError, nearest
 from aline.tasks.ces import ces
+from aline.tasks.csf import csf
+from aline.tasks.discounting import discounting
 from aline.tasks.linear import linear
 from aline.tasks.location import location
 from aline.tasks.psychometric import PRESETS, Psychometric
 from aline.tasks.retention import retention
+from aline.tasks.risk import risk
 from aline.tasks.task import PREDICTIONS, Spec, Task, World, is_differentiable
 
 
@@ -34,6 +37,9 @@ BUILT_IN: dict[str, Callable[..., Task]] = {
     "gp2d": _plugged_in("aline.functions.task", "gp2d", "Functions of two inputs."),
     "linear": linear,
     "retention": retention,
+    "discounting": discounting,
+    "risk": risk,
+    "csf": csf,
 }
 
 
