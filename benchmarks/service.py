@@ -9,9 +9,9 @@ PostgreSQL, where that is installed. There a participant keeps its connection, a
 worker, as browsers do, or hops from worker to worker with every call, so that each worker must
 catch up with what the other did. The same calls at the same pace then go to a service that does
 nothing (`method=echo`): `metric=ratio` is ours over that. Trials begin when all experiments exist.
-`long` is an experiment of 5000 trials: replayed, looked at in a service that has just started,
-and corrected. Every case can be measured by itself, `--cases 200`; the rows of others stay. Measure
-on an idle machine: the load runs on the same cores.
+`long` is an experiment of 5000 trials: replayed, looked at for the first time, and corrected.
+Every case can be measured by itself, `--cases 200`; the rows of others stay. Measure on an idle
+machine: the load runs on the same cores.
 """
 
 from __future__ import annotations
@@ -146,8 +146,10 @@ def measure_long(nursery: Nursery, folder: Path) -> Rows:
     found = {"replay": seconds(lambda: Experiment.resume(storage, "long"))}
     storage.close()
     service = nursery.start(url)
-    call(service, "POST", API, {"model": "psychometric", "name": "short"})  # loads the model
-    # Of a service that has just started: this replays it, too.
+    found["first_page_of_a_new_process"] = seconds(lambda: look(service))  # replays it, too
+    service.kill()
+    service = nursery.start(url)
+    call(service, "GET", f"{API}/long")  # it is in memory, and nothing of it is computed
     found["first_page"] = seconds(lambda: look(service))
     found["undo"] = seconds(lambda: call(service, "POST", f"{API}/long/undo"))
     found["page_after_undo"] = seconds(lambda: look(service))

@@ -1,6 +1,7 @@
 """Small untrained networks and random data for tests."""
 
 from functools import cache
+from pathlib import Path
 from typing import Literal
 
 import torch
@@ -10,6 +11,7 @@ from aline.episodes import Context, Goal, goal_of
 from aline.model import Belief, Encoded, Mixture, Model, ModelConfig, Network, fresh
 from aline.model.joint import random_orders
 from aline.tasks import Spec, Task, get
+from aline.zoo import shipped
 
 SIZES = {
     "width": 16,
@@ -45,6 +47,13 @@ def small_network(
 
 def small_model(task: str | Task = "psychometric", **options: str) -> Model:
     return Model(small_network(task, **options))  # type: ignore[arg-type]
+
+
+def save_detection(folder: Path) -> None:
+    """An untrained model of detection, which takes priors, unless a trained one is shipped."""
+    if "detection" not in shipped():
+        config = ModelConfig(priors=True, **SIZES)  # type: ignore[arg-type]
+        Model(fresh(get("detection").fitted().spec, config, seeded(0)).eval()).save(folder)
 
 
 def small_functions(

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 import torch
-from small import small_model
+from small import save_detection, small_model
 
 import aline
 from aline.errors import InputError, StateError
-from aline.psychopy import AlineHandler
+from aline.psychopy import AlineHandler, MultiAline
 from aline.tasks import get
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "psychopy_detection.py"
@@ -267,3 +267,93 @@ def test_the_example_runs(
     assert low < 0.5 < high
     assert (tmp_path / "data" / "ab.tsv").is_file()
     assert "threshold" in capsys.readouterr().out
+
+
+def test_a_handler_goes_on_after_a_crash(tmp_path: Path) -> None:
+    storage = f"sqlite:///{tmp_path / 'lab.db'}"
+    model = small_model()
+    first = AlineHandler(model, nTrials=4, storage=storage, name="left")
+    for _ in range(2):
+        next(first)
+        first.addResponse(1)
+    next(first)  # shown, and never answered
+    again = AlineHandler.resume(storage, "left", model=model)
+    assert (again.intensities, again.responses) == (first.intensities[:2], [1.0, 1.0])
+    assert again.paramEstimate == first.paramEstimate
+    shown = [again.addResponse(0) for _ in again]
+    assert len(shown) == 2
+    assert again.finished
+
+
+@pytest.mark.parametrize("method", ["random", "sequential", "fullRandom"])
+def test_handlers_interleave_until_all_are_finished(method: Any, tmp_path: Path) -> None:
+    conditions = [{"label": "left"}, {"label": "right", "nTrials": 2}]
+    stairs = MultiAline(conditions, model=small_model(), nTrials=3, method=method)
+    order = []
+    for level, condition in stairs:
+        order.append(condition["label"])
+        stairs.addOtherData("rt", 0.4)
+        stairs.addResponse(level > 0)
+    assert sorted(order) == ["left"] * 3 + ["right"] * 2
+    assert method == "fullRandom" or set(order[:2]) == {"left", "right"}
+    assert not stairs.running
+    left, right = stairs.saveAsText(tmp_path / "observer")
+    assert left.stem.endswith("_left")
+    assert "rt" in right.read_text()
+
+
+def test_interleaved_handlers_go_on_after_a_crash(tmp_path: Path) -> None:
+    storage, conditions = f"sqlite:///{tmp_path / 'lab.db'}", [{"label": "a"}, {"label": "b"}]
+    model = small_model()
+    model.save(tmp_path / "model")
+    folder = tmp_path / "model"
+    first = MultiAline(conditions, model=folder, nTrials=2, storage=storage)
+    next(first)
+    first.addResponse(1)
+    again = MultiAline.resume(storage, conditions)
+    left = [again.addResponse(0) for _ in again]
+    assert len(left) == 3
+
+
+def test_conditions_need_labels_of_their_own() -> None:
+    with pytest.raises(InputError, match="label of its own"):
+        MultiAline([{"label": "a"}, {"label": "a"}], model=small_model())
+    with pytest.raises(InputError, match="random, sequential or fullRandom"):
+        MultiAline([{"label": "a"}], model=small_model(), method="turns")  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def _detection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where "detection" is not shipped, a folder of that name is found."""
+    monkeypatch.chdir(tmp_path)
+    save_detection(tmp_path / "detection")
+
+
+@pytest.mark.usefixtures("_detection")
+def test_alternatives_and_a_range_take_the_model_of_detection() -> None:
+    one = AlineHandler(nTrials=3, nAFC=4, range=(-40.0, 0.0), target="threshold")
+    for level in one:
+        assert -40 <= level <= 0
+        one.addResponse(level > -20)
+    assert one.experiment.known == {"guess": 0.25}
+    assert one.paramEstimate["guess"] == pytest.approx(0.25, abs=0.01)
+    low, high = one.posterior.interval("threshold")
+    assert -40 <= low < high <= 0
+    yes_no = AlineHandler(nTrials=3, range=(-3.0, 0.0), known={"lapse": 0.02})
+    assert yes_no.target == ["threshold", "slope", "guess"]
+
+
+@pytest.mark.usefixtures("_detection")
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"nAFC": 1}, "nAFC is the number of alternatives, at least 2, got 1: leave it out"),
+        ({"nAFC": 2, "target": "guess"}, "guess is known, so there is nothing to learn of it"),
+        ({"range": (0.0, -40.0)}, r"a range goes from low to high, got \(0, -40\) for stimulus"),
+        ({"model": "psychometric", "nAFC": 2}, "trained with the task's own priors alone"),
+        ({"model": "psychometric", "range": (0, 1)}, "in_units is for a task whose axis may have"),
+    ],
+)
+def test_mistakes_about_alternatives_and_ranges(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        AlineHandler(**options)

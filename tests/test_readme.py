@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from matplotlib import pyplot
+from small import save_detection
 
 ROOT = Path(__file__).parents[1]
 README, DOCS = ROOT / "README.md", ROOT / "docs"
@@ -103,7 +104,12 @@ def test_the_examples_of_a_page_run(name: str, run, capsys) -> None:
 
 
 def test_the_examples_of_psychophysics_run(run, capsys) -> None:
-    run(*blocks(DOCS / "psychophysics.md"), respond=respond)
+    save_detection(Path("detection"))  # where it is not shipped, a folder of that name is found
+    names = run(
+        *blocks(DOCS / "psychophysics.md"), respond=respond, is_right=lambda level: level > -20
+    )
+    assert names["experiment"].known == {"guess": 0.25}
+    assert -40 <= names["handler"].paramEstimate["threshold"] <= 0
 
 
 def test_every_page_with_an_example_is_run() -> None:

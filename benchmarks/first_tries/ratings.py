@@ -20,16 +20,16 @@ def shares(theta, design):
 
 
 def simulate(theta, design, generator):
-    """A rating, 0 to 4."""
+    """A rating, 1 to 5."""
     every = shares(theta, design)
     drawn = torch.multinomial(every.flatten(0, -2), 1, generator=generator)
-    return drawn.view(every.shape[:-1]).float()
+    return 1.0 + drawn.view(every.shape[:-1])
 
 
 def log_likelihood(theta, design, outcome):
     """Of ordered levels."""
     every = shares(theta, design)
-    index = outcome.long().expand(every.shape[:-1])[..., None]
+    index = (outcome.long() - 1).expand(every.shape[:-1])[..., None]
     return every.gather(-1, index)[..., 0].log()
 
 

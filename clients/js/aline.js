@@ -16,5 +16,6 @@ export { LocalClient } from "./local/client.js";
 export { LocalExperiment } from "./local/experiment.js";
 export { forget } from "./local/journal.js";
 export { load } from "./local/model.js";
+export { Beta, Exponential, Gamma, HalfNormal, LogNormal, Normal, Uniform } from "./local/priors.js";
 export { keepOffline } from "./offline.js";
 export { Client, Experiment } from "./remote.js";

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from torch.distributions import Normal
 from typer.testing import CliRunner, Result
 
 from aline import __version__, zoo
@@ -408,6 +409,15 @@ def test_a_training_has_its_folder_alone_and_saves_itself_on_ctrl_c(
     again = run("train", tiny, f"--rounds={done + 1}", "--seed=3", f"--out={folder}", "--resume")
     assert again.exit_code == 0, again.output
     assert Model.load(folder).training["rounds"] == done + 1
+
+
+def test_a_model_is_trained_to_take_priors(tiny: str, tmp_path: Path) -> None:
+    result = run("train", tiny, "--priors", "--rounds", "1", "--out", tmp_path / "open")
+    assert result.exit_code == 0, result.output
+    model = Model.load(tmp_path / "open")
+    assert Experiment(model, prior={"a": Normal(1.0, 0.1)}).ask().design["x"] <= 1.0
+    refused = run("train", tiny, "--priors", "--initial", tmp_path / "open", "--out", tmp_path)
+    assert "--priors is settled by the --initial model: leave it out" in only_line(refused)
 
 
 def test_a_full_disk_is_no_bug_of_ours(tiny: str, tmp_path: Path) -> None:

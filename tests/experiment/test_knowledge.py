@@ -9,7 +9,7 @@ import torch
 from torch.distributions import LogNormal, Normal, Uniform
 
 from aline import Box, Experiment, Real, Task, train
-from aline.errors import InputError
+from aline.errors import InputError, StateError
 from aline.model import Model, ModelConfig, fresh
 from aline.tasks import get
 from tests.small import SIZES, seeded, small_model
@@ -153,3 +153,15 @@ def trained_with_priors() -> Model:
     sizes = {**SIZES, "priors": True}
     return train(reading_task(), rounds=15, progress=False, model=sizes,
                  config={"batch": 32, "emulator_updates": 4})  # fmt: skip
+
+
+def test_an_experiment_stays_in_its_units(tmp_path: Path) -> None:
+    """A model in other units is the same model, with the same exported graph."""
+    task, config = get("detection"), ModelConfig(priors=True, **SIZES)  # type: ignore[arg-type]
+    model = Model(fresh(task.spec, config, seeded(0)).eval().requires_grad_(False))
+    storage, there = f"sqlite:///{tmp_path / 'lab.db'}", model.in_units(stimulus=(-40.0, 0.0))
+    assert there.digest == model.digest
+    Experiment(there, storage=storage).ask()
+    assert len(Experiment.resume(storage, model=there).trials) == 1
+    with pytest.raises(StateError, match="was run in stimulus from -40 to 0, and this model is in"):
+        Experiment.resume(storage, model=model)

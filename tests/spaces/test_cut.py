@@ -40,7 +40,7 @@ def test_probabilities_are_the_mixtures_mass_and_densities_integrate_to_them() -
     density = belief.log_prob(z.expand(-1, 2, 3)).exp()
     kind = PARAMETERS.to_user(z.expand(-1, 2, 3))["kind"]
     for place in range(3):
-        mass = (density[..., 0] * (kind == place)).sum(0) * (z[1] - z[0]).item()
+        mass = (density[..., 0] * (kind == place)).double().sum(0).float() * 18 / 90_000
         torch.testing.assert_close(mass, belief.probabilities()[:, 0, place], atol=2e-4, rtol=0)
     low = PARAMETERS.cells.cuts[0, 0]  # type: ignore[union-attr]
     torch.testing.assert_close(

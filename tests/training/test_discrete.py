@@ -22,7 +22,7 @@ def learned() -> Model:
     # All rounds play random designs: q is what is tested.
     config = TrainingConfig(batch=64, warmup=1.0, prefixes=4, points=0, learning_rate=5e-3)
     return train(
-        trend_task(), rounds=60, config=config, model={**SIZES, "newton_steps": 0}, progress=False
+        trend_task(), rounds=40, config=config, model={**SIZES, "newton_steps": 0}, progress=False
     )
 
 

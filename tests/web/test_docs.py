@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 from chromium import static_files
-
-import aline
-from aline.app.web import export_web
+from web.models import Folders
 
 PAGE = (Path(__file__).parents[2] / "docs" / "browser.md").read_text(encoding="utf-8")
 
@@ -31,14 +29,13 @@ console.log(JSON.stringify({{ rows, status: await adaptive.status() }}));
 """
 
 
-def test_the_lines_for_psychojs(tmp_path: Path) -> None:
-    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+def test_the_lines_for_psychojs(folders: Folders, tmp_path: Path) -> None:
     if shutil.which("node") is None:
         pytest.skip("Node is not installed: apt-get install nodejs")
     (code,) = re.findall(r"```js\n(// Begin Experiment.*?)```", PAGE, re.DOTALL)
     names = ("begin_experiment", "begin_routine", "end_routine")
     parts = re.split(r"// (?:Begin Experiment|Begin Routine|End Routine)\n", code)[1:]
-    export_web(aline.load("psychometric"), tmp_path / "psychometric")
+    shutil.copytree(folders("psychometric"), tmp_path / "psychometric")
     with static_files(tmp_path) as origin:
         script = BUILDER.format(origin=origin, **dict(zip(names, parts, strict=True)))
         (tmp_path / "study.mjs").write_text(script.replace("trials: 30", "trials: 4"))

@@ -5,14 +5,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import distributions
+from torch.distributions import Distribution
 from web import node
+from web.models import Folders, model_named
 
 import aline
-from aline.app.web import export_web
 from aline.episodes.goals import in_turn, predictions
 from aline.experiment.journals import replay
+from aline.experiment.origin import find_model
 from aline.experiment.state import State
-from aline.model import Model
 from aline.spaces import Box
 
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
@@ -36,22 +38,20 @@ def steps_of(scene: dict[str, Any]) -> list[list[Any]]:
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def played(folders: Folders, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What JavaScript gave at every step of every scene."""
-    folder = tmp_path_factory.mktemp("web")
-    for name in {scene["model"] for scene in SCENES.values()}:
-        export_web(aline.load(name), folder / name)
     scenes = [
-        {"folder": str(folder / one["model"]), "settings": one["settings"], "steps": steps_of(one)}
+        {"folder": str(folders(one["model"])), "settings": one["settings"], "steps": steps_of(one)}
         for one in SCENES.values()
     ]
-    return dict(zip(SCENES, node.run("play.mjs", scenes, folder), strict=True))
+    heard = node.run("play.mjs", scenes, tmp_path_factory.mktemp("web"))
+    return dict(zip(SCENES, heard, strict=True))
 
 
 @pytest.mark.parametrize("name", SCENES)
 def test_every_step_is_as_in_python(name: str, played: dict[str, Any]) -> None:
     scene = SCENES[name]
-    experiment = started(aline.load(scene["model"]), dict(scene["settings"]))
+    experiment = started(scene)
     for step, heard in zip(steps_of(scene), played[name]["heard"], strict=True):
         expected = done(experiment, *step)
         if expected is not None:
@@ -62,19 +62,30 @@ def test_every_step_is_as_in_python(name: str, played: dict[str, Any]) -> None:
 def test_python_goes_on_with_its_journal(name: str, played: dict[str, Any]) -> None:
     """Events are the same: what a page measured can be replayed in Python."""
     created, *events = played[name]["state"]["journal"]
-    state = replay(State.start(aline.load(SCENES[name]["model"]), created), events, name)
-    experiment = started(aline.load(SCENES[name]["model"]), dict(SCENES[name]["settings"]))
+    experiment = started(SCENES[name])
+    state = replay(State.start(find_model(created, name, experiment.model), created), events, name)
     for step in steps_of(SCENES[name]):
         done(experiment, *step)
     replayed, lived = ([vars(one) for one in each.trials] for each in (state, experiment))
     compare(replayed, lived, name)
 
 
-def started(model: Model, settings: dict[str, Any]) -> aline.Experiment:
+def started(scene: dict[str, Any]) -> aline.Experiment:
+    model, settings = model_named(scene["model"]), dict(scene["settings"])
+    if units := settings.pop("units", None):
+        model = model.in_units(**units)
     settings["horizon"] = settings.pop("trials", None)
     target = settings.pop("target", None)
     aims = None if target is None else [target_of(one) for one in target]
-    return aline.Experiment(model, aims, **settings)
+    return aline.Experiment(model, aims, prior=prior_of(settings.pop("prior", None)), **settings)
+
+
+def prior_of(plain: Any) -> dict[str, Distribution] | None:
+    """Priors from plain data."""
+    if plain is None:
+        return None
+    made = {name: dict(one) for name, one in plain.items()}
+    return {name: getattr(distributions, one.pop("family"))(**one) for name, one in made.items()}
 
 
 def target_of(plain: Any) -> Any:
@@ -99,7 +110,13 @@ def done(experiment: aline.Experiment, method: str, *given: Any) -> Any:
     if method == "predict":
         return experiment.predict(given[0]).summary(*given[1:])
     if method == "change":
-        experiment.target = [target_of(one) for one in given[0]["target"]]
+        changes = given[0]
+        if "target" in changes:
+            experiment.target = [target_of(one) for one in changes["target"]]
+        if "known" in changes:
+            experiment.known = changes["known"]
+        if "prior" in changes:
+            experiment.set_prior(prior_of(changes["prior"]))
         return None
     if method == "restrict":
         box = given[0].get("box")

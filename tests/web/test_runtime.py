@@ -16,7 +16,7 @@ pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 from aline.engine.runners import GRAPH, OnnxRunner
 
 SIZES = {"batch": 1, "context": 6, "point": 3, "candidate": 20}
-NAMES = ["ces", "gp1d", "gp2d", "location", "psychometric"]
+NAMES = sorted(path.parent.name for path in Path(zoo.__file__).parent.glob(f"*/{GRAPH}"))
 
 
 def folder_of(name: str) -> Path:
@@ -34,6 +34,8 @@ def inputs_of(runner: OnnxRunner, seed: int) -> dict[str, np.ndarray[Any, Any]]:
             given[one.name] = values > -0.3
         else:
             given[one.name] = np.abs(values) + 0.3 if one.name.endswith("frame") else values
+    if "prior" in given:  # means, and standard deviations
+        given["prior"][..., 1] = np.abs(given["prior"][..., 1]) + 0.01
     given["outcomes"] = np.where(given["outcomes"] > 0, 1, -1).astype(np.float32)
     return given
 
@@ -71,3 +73,11 @@ def test_numbers_are_drawn_as_torch_draws_them(tmp_path: Path) -> None:
         for count in (2, 3, 40):
             expected = torch.randn(count, generator=generator).tolist()
             assert drawn[f"normal{count}"] == pytest.approx(expected, abs=1e-5)
+
+
+def test_products_in_webassembly_are_those_in_javascript(tmp_path: Path) -> None:
+    """Of sizes around the blocks that it computes at a time."""
+    sizes = [[r, k, c] for r in (1, 3, 4, 9) for k in (1, 2, 31) for c in (1, 4, 6, 33)]
+    found = node.run("products.mjs", sizes, tmp_path)
+    assert found["hasWebAssembly"]
+    assert max(found["differences"]) == 0.0

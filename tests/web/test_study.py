@@ -9,25 +9,23 @@ from typing import Any
 
 import pytest
 from chromium import Browser, find, press, static_files, text, until, value
+from web.models import Folders, model_named
 
 import aline
-from aline.app.web import export_web
-
-pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
 ROOT = Path(__file__).parents[2]
 TRIALS, RELOADED = 30, 12
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(folders: Folders, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder as a web host has it."""
     client = ROOT / "clients" / "js"
     if not (client / "example" / "node_modules" / "jspsych").is_dir():
         pytest.skip("jsPsych is not installed: npm install in clients/js/example")
     folder = tmp_path_factory.mktemp("site")
     shutil.copytree(client, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.map"))
-    export_web(aline.load("psychometric"), folder / "example" / "psychometric")
+    shutil.copytree(folders("detection"), folder / "example" / "detection")
     return folder
 
 
@@ -75,7 +73,10 @@ def test_trials_and_posterior_are_those_of_python(finished: Browser) -> None:
     found: dict[str, Any] = json.loads(linked(finished, "#file"))
     trials = found["experiment"]["trials"]
     assert [trial["state"] for trial in trials] == ["told"] * TRIALS
-    experiment = aline.Experiment(aline.load("psychometric"), target=["threshold", "slope"])
+    model = model_named("detection").in_units(stimulus=(-42.0, 0.0))
+    experiment = aline.Experiment(model, "threshold", horizon=TRIALS, known={"guess": 0.5})
+    restricted = next(one for one in found["journal"] if one["event"] == "restricted")
+    experiment.restrict(restricted["candidates"])
     for trial in trials:
         asked = experiment.ask()
         assert asked.design == pytest.approx(trial["design"], abs=1e-4)
@@ -110,10 +111,10 @@ def test_a_finger_answers_as_well(browser: Browser, site: Path) -> None:
 
 def test_a_folder_that_is_not_there_is_said(browser: Browser, site: Path) -> None:
     """In the page, to whoever sits there."""
-    shutil.move(site / "example" / "psychometric", site / "elsewhere")
+    shutil.move(site / "example" / "detection", site / "elsewhere")
     try:
         with static_files(site) as origin:
             browser.get(f"{origin}/example/?participant=2")
             assert "model.json is not there (404)" in text(browser, "#problem")
     finally:
-        shutil.move(site / "elsewhere", site / "example" / "psychometric")
+        shutil.move(site / "elsewhere", site / "example" / "detection")

@@ -10,6 +10,7 @@ import pytest
 from small import SIZES, seeded
 from torch.distributions import Uniform
 from web import node
+from web.models import Folders
 
 import aline
 from aline.app.web import export_web
@@ -44,12 +45,12 @@ def cut() -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def heard(cut: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    folder = tmp_path_factory.mktemp("trouble")
-    for name in ("psychometric", "location"):
-        export_web(aline.load(name), folder / name)
-    given = {"folder": str(folder / "psychometric"), "other": str(folder / "location"), "cut": cut}
-    found: dict[str, Any] = node.run("trouble.mjs", given, folder)
+def heard(cut: str, folders: Folders, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    names = {"folder": "psychometric", "other": "location", "detection": "detection"}
+    given = {what: str(folders(name)) for what, name in names.items()}
+    found: dict[str, Any] = node.run(
+        "trouble.mjs", given | {"cut": cut}, tmp_path_factory.mktemp("trouble")
+    )
     return found
 
 
@@ -60,10 +61,24 @@ SENTENCES = {
     "mixed": "is not the file that model.json was written with",
     "short": "is not the file that model.json was written with (1000 of",
     "interrupted": "could not be downloaded",
-    "known": "takes no known yet: leave it out",
-    "prior": "takes no prior yet: leave it out",
-    "units": "takes no units yet: leave it out",
     "colour": "an experiment has the settings",
+    "not trained for it": "was trained with the task's own priors alone",
+    "no other units": "units are for a task whose axis may have any range",
+    "unknown name": '(threshold, slope, guess, lapse), got "gues": use one of these',
+    "outside": "guess must lie in [0, 0.6], got 0.95: pass parameter values in the task's units",
+    "no number": 'a known value is a number, got "half" for guess',
+    "no names": "known maps names to what is known, { guess: 0.5 }, got 0.5",
+    "no prior": "a prior is a distribution, such as aline.Normal(-1, 0.4), got 0.5 for slope",
+    "no family": "the prior of slope must be one of Uniform, Normal,",
+    "no distribution": "the prior of slope is no distribution",
+    "prior outside": "of its mass outside [0.02, 0.4], where the model knows nothing",
+    "both": "guess has a prior and is known: give one of them",
+    "known target": "guess is known, so there is nothing to learn of it: leave it out",
+    "all known": "every parameter is known: leave out one to learn something of",
+    "known later": "threshold is known, so there is nothing to learn of it: leave it out",
+    "backwards": "a range goes from low to high, got [0,-40] for stimulus",
+    "edge": "The prior of threshold lies at the edge of what the model was trained for",
+    "shape": "The prior of slope is taken as the normal on the network's scale",
     "full": "this browser could not store the last answers (QuotaExceededError)",
     "taken": 'an experiment "one" is there already',
     "nobody": 'there is no experiment "nobody" in this browser',
@@ -75,6 +90,15 @@ SENTENCES = {
 @pytest.mark.parametrize("trouble", SENTENCES)
 def test_a_sentence(trouble: str, heard: dict[str, Any]) -> None:
     assert SENTENCES[trouble] in heard[trouble]
+
+
+def test_a_refusal_changes_nothing(heard: dict[str, Any]) -> None:
+    assert heard["knownAfterRefusal"] == {"guess": 0.5}
+
+
+def test_the_earlier_posterior_is_the_next_prior(heard: dict[str, Any]) -> None:
+    """On the network's scale, where its moments are exact."""
+    assert heard["earlierMean"] == pytest.approx(heard["nextMean"], abs=0.02)
 
 
 def test_no_answer_is_lost(heard: dict[str, Any]) -> None:

@@ -3,8 +3,8 @@
 import { readFileSync } from "node:fs";
 
 const [, , library, file] = process.argv;
-const { load, LocalExperiment } = await import(`${library}/aline.js`);
-const { folder, other, cut } = JSON.parse(readFileSync(file));
+const { load, LocalExperiment, Normal, Uniform } = await import(`${library}/aline.js`);
+const { folder, other, detection, cut } = JSON.parse(readFileSync(file));
 const bytes = (name, from = folder) => new Uint8Array(readFileSync(`${from}/${name}`));
 const changed = (changes) => new TextEncoder().encode(JSON.stringify({ ...JSON.parse(readFileSync(`${folder}/model.json`)), ...changes }));
 
@@ -29,7 +29,37 @@ const heard = {
 
 const model = await load(folder, { read: (name) => bytes(name) });
 const experiment = (settings) => new LocalExperiment(model, settings);
-for (const setting of ["known", "prior", "units", "colour"]) heard[setting] = await sentence(async () => experiment({ [setting]: {} }));
+heard.colour = await sentence(async () => experiment({ colour: {} }));
+heard["not trained for it"] = await sentence(async () => experiment({ known: { guess: 0.5 } }));
+heard["no other units"] = await sentence(async () => experiment({ units: { stimulus: [0, 1] } }));
+
+// What is known, said wrongly.
+const detecting = await load(detection, { read: (name) => bytes(name, detection) });
+const mistakes = {
+  "unknown name": { known: { gues: 0.5 } },
+  outside: { known: { guess: 0.95 } },
+  "no number": { known: { guess: "half" } },
+  "no names": { known: 0.5 },
+  "no prior": { prior: { slope: 0.5 } },
+  "no family": { prior: { slope: { family: "Cauchy", loc: 0, scale: 1 } } },
+  "no distribution": { prior: { slope: Uniform(0.2, 0.1) } },
+  "prior outside": { prior: { slope: Normal(0.2, 1) } },
+  both: { known: { guess: 0.5 }, prior: { guess: Uniform(0.2, 0.3) } },
+  "known target": { known: { guess: 0.5 }, target: ["guess"] },
+  "all known": { known: { threshold: 0.5, slope: 0.1, guess: 0.5, lapse: 0.02 } },
+  backwards: { units: { stimulus: [0, -40] } },
+};
+for (const [what, settings] of Object.entries(mistakes)) heard[what] = await sentence(async () => new LocalExperiment(detecting, settings));
+const knowing = new LocalExperiment(detecting, { known: { guess: 0.5 }, prior: { threshold: Uniform(0.001, 0.0011), slope: Uniform(0.02, 0.4) } });
+heard["known later"] = await sentence(() => knowing.change({ known: { threshold: 0.3 } }));
+heard.knownAfterRefusal = (await knowing.status()).known;
+[heard.edge] = await knowing.warnings();
+heard.shape = (await new LocalExperiment(detecting, { prior: { slope: Uniform(0.1, 0.2) } }).warnings()).join();
+const earlier = new LocalExperiment(detecting, {});
+for (const outcome of [1, 0, 1]) await earlier.tell(await earlier.ask(), outcome);
+const next = new LocalExperiment(detecting, { prior: await earlier.posterior() });
+heard.earlierMean = (await earlier.posterior()).threshold.mean;
+heard.nextMean = (await next.posterior()).threshold.mean;
 
 /** What a browser's storage does, up to a number of entries. */
 function storageOf(most) {

@@ -1,5 +1,8 @@
 // A two-alternative forced choice: which side was brighter? aline chooses how much brighter.
 //
+// Who sees nothing is right half of the time: the guess rate is known. What is asked for is the threshold,
+// the difference at which 82 % of the answers are right, in dB.
+//
 // The network runs in this page. ?service=http://127.0.0.1:8000&token=... in the page's address asks a
 // service instead; ?trials=30 and ?participant=7 say how many trials, and whose.
 /* global initJsPsych, jsPsychHtmlKeyboardResponse */
@@ -9,21 +12,25 @@ import { earlierTrials, JsPsychAline } from "../jspsych-aline.js";
 
 const options = new URLSearchParams(location.search);
 const service = options.get("service");
+const MODEL = "detection";
 const settings = {
-  target: ["threshold", "slope"],
+  target: ["threshold"],
+  known: { guess: 0.5 },
+  units: { stimulus: [-42, 0] }, // dB of the largest difference between the discs
   horizon: Number(options.get("trials") ?? 30),
   metadata: { page: "jsPsych example" },
 };
 const jsPsych = initJsPsych();
 
-// The task's stimulus runs from -5 to 5; brightness differences are felt as ratios.
-const GREY = 128, PEDESTAL = 4; // of the page, and of the darker disc above it
-const difference = (stimulus) => Math.min(120, 0.5 * 10 ** ((stimulus + 5) / 4));
+// A screen has whole levels: only differences of these are asked, so that what is shown is what is told.
+const GREY = 128, LARGEST = 120;
+const STIMULI = Array.from({ length: LARGEST }, (_, i) => Number((20 * Math.log10((i + 1) / LARGEST)).toFixed(3)));
+const difference = (stimulus) => Math.round(LARGEST * 10 ** (stimulus / 20));
 
 function begin() {
-  if (service) return new Client(service, { token: options.get("token") }).create("psychometric", settings);
+  if (service) return new Client(service, { token: options.get("token") }).create(MODEL, settings);
   const name = `brightness ${options.get("participant") ?? 1}`;
-  return load("./psychometric/").then((model) => LocalExperiment.open(model, { ...settings, name }));
+  return load(`./${MODEL}/`).then((model) => LocalExperiment.open(model, { ...settings, name }));
 }
 
 function show(element, { stimulus }) {
@@ -31,7 +38,7 @@ function show(element, { stimulus }) {
   element.innerHTML = '<canvas width="600" height="300" style="max-width: 100%"></canvas>';
   const context = element.firstChild.getContext("2d");
   for (const [name, x] of [["left", 150], ["right", 450]]) {
-    const level = GREY + PEDESTAL + (name === side ? difference(stimulus) : 0);
+    const level = GREY + (name === side ? difference(stimulus) : 0);
     context.fillStyle = `rgb(${level}, ${level}, ${level})`;
     context.beginPath();
     context.arc(x, 150, 60, 0, 2 * Math.PI);
@@ -59,8 +66,8 @@ const result = (experiment) => ({
   type: jsPsychHtmlKeyboardResponse,
   stimulus: () => {
     const { mean, interval } = jsPsych.data.get().last(1).values()[0].posterior.threshold;
-    const [low, high] = interval.map((value) => value.toFixed(2));
-    return `<p id="result">Your threshold: ${mean.toFixed(2)} (95 % interval ${low} to ${high})</p>
+    const [low, high] = interval.map((value) => value.toFixed(1));
+    return `<p id="result">Your threshold: ${mean.toFixed(1)} dB (95 % interval ${low} to ${high})</p>
       <p><a id="data" download="data.csv">data</a> <a id="file" download="experiment.json">experiment</a></p>`;
   },
   choices: "NO_KEYS",
@@ -76,7 +83,8 @@ function offer(link, content) {
 
 async function run() {
   const experiment = await begin();
-  if (!service) keepOffline("./sw.js", [new URL("./psychometric/model.json", location.href).href]);
+  if (!service) keepOffline("./sw.js", [new URL(`./${MODEL}/model.json`, location.href).href]);
+  if (!(await experiment.status()).trials.length) await experiment.restrict({ candidates: { stimulus: STIMULI } });
   const before = await earlierTrials(experiment);
   for (const row of before) jsPsych.data.get().push(row);
   const { finished } = await experiment.status();

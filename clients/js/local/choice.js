@@ -11,7 +11,7 @@ const clamp = (x) => Math.min(Math.max(x, -1), 1);
 export async function choose(model, state) {
   const generator = new Generator(crc32(`${state.seed}:${state.trials.length}`));
   const data = await believed(model, state);
-  const goal = pursued(state.goal, data.length);
+  const goal = pursued(state.goal, data.observations.length);
   const offer = offered(state);
   const run = (candidates) => model.run(data, goal, [], candidates);
   const pick = model.policy === "box" ? byProposal : byScores;
@@ -21,10 +21,10 @@ export async function choose(model, state) {
 
 // Where trials are open, the policy looks at the data as if each had given what is expected of it.
 async function believed(model, state) {
-  const data = [...state.observations];
+  let { data } = state;
   for (const x of state.open.values()) {
     const [belief] = await predict(model, data, [x]);
-    data.push([x, [belief.expect()].flat()]);
+    data = { ...data, observations: [...data.observations, [x, [belief.expect()].flat()]] };
   }
   return data;
 }

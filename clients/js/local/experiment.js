@@ -3,11 +3,11 @@
 import { AlineError } from "../errors.js";
 import { choose, predict } from "./choice.js";
 import { toCsv } from "./csv.js";
-import { readTarget } from "./goals.js";
 import { browserStorage, eventsIn, Journal } from "./journal.js";
+import { checkUnknown, knowledgeWarnings, knownPart, knownValues, priorPart, readKnowledge } from "./knowledge.js";
 import { together } from "./outcomes.js";
 import { posteriorOf } from "./posterior.js";
-import { checkCount, checkNote, readRestriction, readSettings, readStop } from "./settings.js";
+import { checkCount, checkNote, readLearnable, readRestriction, readSettings, readStop } from "./settings.js";
 import { State } from "./state.js";
 
 const VERSION = 1; // of the journal, as in experiment/journals.py
@@ -17,15 +17,18 @@ const quoted = (name) => JSON.stringify(name);
 /** Runs trials with a loaded model. With a `name`, every event is in the browser's storage before its
  *  method returns, and `LocalExperiment.resume` goes on after a reload. */
 export class LocalExperiment {
-  /** Start one: { target, trials, stop, seed, candidates, metadata, name, storage }, all optional. */
-  constructor(model, settings = {}) {
+  /** Start one: { target, trials, stop, seed, candidates, metadata, known, prior, units, name, storage },
+   *  all optional. `known` are values of parameters, { guess: 0.5 }; `prior` priors other than the
+   *  task's, { threshold: Normal(-1, 0.4) }, or an earlier posterior; `units` a range of designs. */
+  constructor(model, { units, ...settings } = {}) {
+    if (units !== undefined) model = model.inUnits(units);
     const { name, storage, ...chosen } = readSettings(model, settings);
     if (name !== undefined && eventsIn(storage, name).length) {
       throw new AlineError(409, `an experiment ${quoted(name)} is there already: go on with it, LocalExperiment.resume, or take another name`);
     }
     const created = {
       event: "created", version: VERSION, aline: model.data.aline, time: now(), task: model.name,
-      model: { source: null, digest: model.digest }, ...chosen, standardise: false, noise: null,
+      model: { source: null, digest: model.digest, ...(model.units && { units: model.units }) }, ...chosen, standardise: false, noise: null,
     };
     const journal = new Journal(name ?? `${model.name}-1`, name === undefined ? null : storage);
     journal.append(created);
@@ -57,8 +60,9 @@ export class LocalExperiment {
     const [created] = journal.events;
     if (created.event !== "created" || created.version > VERSION) throw new AlineError(0, `experiment ${quoted(journal.name)} was written by a newer aline: use a newer aline.js`);
     if (created.model.digest !== model.digest) throw new AlineError(409, `experiment ${quoted(journal.name)} was run with another model of task ${quoted(created.task)}: load that one, or start another experiment`);
-    const experiment = Object.create(LocalExperiment.prototype);
-    experiment.begin(model, journal);
+    const experiment = Object.create(LocalExperiment.prototype), { units } = created.model;
+    const trained = model.trained ?? model; // its units are those that the experiment began in
+    experiment.begin(units ? trained.inUnits(units) : trained, journal);
     return experiment;
   }
 
@@ -157,11 +161,15 @@ export class LocalExperiment {
     return this.inTurn(() => this.commit({ event: "restricted", ...readRestriction(this.model, restriction) }));
   }
 
-  /** Aim at something else, or plan more or fewer trials: { target, trials, stop }. */
-  change({ target, trials, horizon = trials, stop }) {
+  /** Aim at something else, plan more or fewer trials, or say what else is known: { target, trials, stop,
+   *  known, prior }. `known` and `prior` replace what was said of either before; null is nothing. */
+  change({ target, trials, horizon = trials, stop, known, prior }) {
     return this.inTurn(() => {
       const changes = { event: "changed" };
-      if (target !== undefined) changes.target = readTarget(this.model, target);
+      const knowledge = this.changedKnowledge(known, prior);
+      if (target !== undefined) changes.target = readLearnable(this.model, target, knowledge);
+      else checkUnknown(knowledge, this.state.target);
+      if (known !== undefined || prior !== undefined) changes.prior = knowledge;
       if (horizon !== undefined) changes.horizon = checkCount("trials", horizon);
       if (stop !== undefined) changes.stop = readStop(this.model, stop);
       this.commit(changes);
@@ -169,7 +177,17 @@ export class LocalExperiment {
     });
   }
 
-  /** What is known: name -> { mean, std, interval, quantile(p), pdf(values) }. */
+  /** Why not to believe what the model says, a sentence each. Outcomes are not checked against the model
+   *  here: Python does that with the exported file. */
+  async warnings() {
+    const { observations, knowledge } = this.state, { horizon } = this.model.task;
+    const beyond = `${observations.length} observations are more than the ${horizon} that the model was trained for: its intervals may be wrong.`;
+    return [...(observations.length > horizon ? [beyond] : []), ...knowledgeWarnings(this.model, knowledge)];
+  }
+
+  /** What is known of each parameter by itself: name -> { mean, std, interval, quantile(p), pdf(values) }.
+   *  How parameters depend on each other is not in the exported graph: Python says it, of the file that
+   *  `export` gives. */
   posterior(level = 0.95, refined = false) {
     if (refined) throw new AlineError(422, "refined posteriors need the task's likelihood, which pages do not have: replay the data in Python, experiment.refined()");
     return this.inTurn(async () => posteriorOf(this.model, await this.beliefs(), level));
@@ -180,7 +198,7 @@ export class LocalExperiment {
   predict(designs, level = 0.95) {
     return this.inTurn(async () => {
       const points = this.model.design.read(designs).map((one) => this.model.design.toNetwork(one));
-      const beliefs = await predict(this.model, this.state.observations, points);
+      const beliefs = await predict(this.model, this.state.data, points);
       return together(beliefs.map((one) => one.summary(level)));
     });
   }
@@ -213,6 +231,13 @@ export class LocalExperiment {
     return turn;
   }
 
+  changedKnowledge(known, prior) {
+    const { model, state: { knowledge } } = this;
+    const values = known === undefined ? knownPart(knowledge) : readKnowledge(model, known, null);
+    const priors = prior === undefined ? priorPart(knowledge) : readKnowledge(model, null, prior);
+    return { ...priors, ...values };
+  }
+
   /** Store an event, then show it. Returns the trial that it is about. */
   commit(event) {
     if (this.state.closed) throw new AlineError(409, `experiment ${quoted(this.name)} is closed: start a new one`);
@@ -231,9 +256,9 @@ export class LocalExperiment {
 
   /** What the network says of the data alone. */
   async beliefs() {
-    const { open, observations, allowed } = this.state;
+    const { open, data, observations, allowed } = this.state;
     const isShared = !open.size && (allowed.repeats || !allowed.points);
-    const outputs = isShared ? (await this.look()).outputs : await this.model.run(observations, null);
+    const outputs = isShared ? (await this.look()).outputs : await this.model.run(data, null);
     if (!outputs.posterior_mean?.data.every(Number.isFinite) && this.model.coordinates.length) {
       throw new AlineError(409, `the posterior is not finite after ${observations.length} observations: abandon the trial whose outcome is far beyond all others`);
     }
@@ -248,9 +273,9 @@ export class LocalExperiment {
   }
 
   async describe() {
-    const { target, horizon, stop, told, closed, trials } = this.state, [created] = this.journal.events;
+    const { target, horizon, stop, told, closed, trials, knowledge } = this.state, [created] = this.journal.events;
     return {
-      name: this.name, task: this.model.name, model: this.model.name, created: created.time, target, horizon, stop, told,
+      name: this.name, task: this.model.name, model: this.model.name, created: created.time, target, horizon, stop, known: knownValues(knowledge), told,
       finished: closed || told >= horizon || (await this.isNarrow()), closed, metadata: created.metadata,
       sequence: this.journal.events.length, trials: structuredClone(trials),
     };

@@ -82,13 +82,38 @@ export class Model {
     return { name, parameters: Object.keys(task.parameters), axes, outcome: task.outcome.kind, form: this.form, horizon: task.horizon, targets, can_simulate: false, facts: {} };
   }
 
-  /** One run: observations as [design, outcome] on the network's scale, a goal, points, candidates. */
-  run(observations, goal, points = [], candidates = []) {
-    return this.runtime.run(this.inputs(observations, goal, points, candidates));
+  /** Whether values may be known, and priors chosen, at run time. */
+  get takesPriors() {
+    return this.runtime.inputs.includes("prior");
+  }
+
+  /** The same model for another range of designs, { stimulus: [-40, 0] }, with parameters in the same
+   *  units: for tasks that are the same on any axis. */
+  inUnits(ranges) {
+    const { in_units: units, task } = this.data, [[axis, ends] = []] = Object.entries(ranges ?? {});
+    if (!units || Object.keys(ranges ?? {}).join() !== units.axis) {
+      throw new AlineError(422, `units are for a task whose axis may have any range, as detection's stimulus, got ${Object.keys(ranges ?? {}).join(", ") || "nothing"} for ${this.name}: train it with the range that you need`);
+    }
+    const [low, high] = Array.isArray(ends) ? ends.map(Number) : [];
+    if (!(low < high)) throw new AlineError(422, `a range goes from low to high, got ${JSON.stringify(ends)} for ${axis}`);
+    const bounds = { ...task.design.bounds, [axis]: [low, high] };
+    const coordinates = this.data.coordinates.map((one) => {
+      const follows = units.bounds[one.name];
+      if (!follows) return one;
+      const [first, last] = follows.map(([a, b]) => Math.fround(a * low + b * high));
+      return { ...one, scale: { ...one.scale, low: first, high: last } };
+    });
+    const found = new Model({ ...this.data, coordinates, task: { ...task, design: { ...task.design, bounds } } }, this.runtime);
+    return Object.assign(found, { units: { [axis]: [low, high] }, trained: this.trained ?? this });
+  }
+
+  /** One run: data as { observations, prior } on the network's scale, a goal, points, candidates. */
+  run(data, goal, points = [], candidates = []) {
+    return this.runtime.run(this.inputs(data, goal, points, candidates));
   }
 
   // No axis of a graph may be empty: where there is nothing, one row that a mask hides.
-  inputs(observations, goal, points, candidates) {
+  inputs({ observations, prior }, goal, points, candidates) {
     const axes = this.design.names.length;
     const event = this.outcome.names?.length ?? 1;
     const known = Math.max(1, observations.length);
@@ -101,6 +126,7 @@ export class Model {
       points_mask: tensor([1, Math.max(1, wanted.length)], wanted.map(() => 1)),
       parameters: tensor([1, this.coordinates.length], goal ? goal.parameters.map(Number) : []),
       candidates: tensor([1, Math.max(1, candidates.length), axes], candidates),
+      prior: tensor([1, this.coordinates.length, 2], prior),
     };
     return Object.fromEntries(this.runtime.inputs.map((name) => [name, given[name]]));
   }

@@ -2,7 +2,7 @@
 
 import { erf } from "./normal.js";
 import {
-  add, around, axisOf, binary, broadcastShape, expand, matmul, multiply, sizeOf, strided, stridesOf, unary,
+  add, around, axisOf, binary, broadcastShape, divide, expand, matmul, multiply, sizeOf, strided, stridesOf, subtract, unary,
 } from "./tensors.js";
 
 const numbers = (tensor) => Array.from(tensor.data);
@@ -19,24 +19,27 @@ export const OPERATORS = {
   Cast: ([x], { to }) => (FLOATS.includes(to) ? x : unary(x, to === BOOL ? (v) => (v ? 1 : 0) : Math.trunc)),
   Clip: ([x, low, high]) => clip(x, low?.data[0] ?? -Infinity, high?.data[0] ?? Infinity),
   Concat: (parts, { axis }) => concat(parts, axis),
+  ConstantOfShape: ([shape], { value }) => filled(numbers(shape), value?.data[0] ?? 0),
   Cos: each(Math.cos),
-  Div: ([a, b]) => multiply(a, unary(b, (y) => 1 / y)),
+  Div: ([a, b]) => divide(a, b),
   Equal: both((x, y) => (x === y ? 1 : 0)),
   Erf: each(erf),
-  Exp: each(Math.exp),
+  Exp: ([x]) => exp(x, 1),
+  EyeLike: ([x], { k = 0 }) => eyeLike(x, k),
   Expand: ([x, shape]) => expand(x, broadcastShape(x.shape, numbers(shape))),
   Floor: each(Math.floor),
   Gather: ([x, index], { axis = 0 }) => gather(x, index, axis),
   Gemm: gemm,
   Greater: both((x, y) => (x > y ? 1 : 0)),
   GreaterOrEqual: both((x, y) => (x >= y ? 1 : 0)),
+  HardSwish: ([{ shape, data }]) => ({ shape, data: hardSwish(data.slice()) }),
   Identity: ([x]) => x,
   LayerNormalization: layerNorm,
   Less: both((x, y) => (x < y ? 1 : 0)),
   LessOrEqual: both((x, y) => (x <= y ? 1 : 0)),
   Log: each(Math.log),
   LogSoftmax: ([x], { axis = -1 }) => softmax(x, axis, true),
-  MatMul: ([a, b]) => matmul(a, b),
+  MatMul: ([a, b], { row, bend }) => bent(bend, matmul(a, b, row)),
   Max: (parts) => parts.reduce((a, b) => binary(a, b, Math.max)),
   Min: (parts) => parts.reduce((a, b) => binary(a, b, Math.min)),
   Mul: ([a, b]) => multiply(a, b),
@@ -47,7 +50,7 @@ export const OPERATORS = {
   Pow: ([a, b]) => power(a, b),
   Reciprocal: each((x) => 1 / x),
   ReduceSum: reduceSum,
-  Relu: ([x]) => relu(x),
+  Relu: ([{ shape, data }]) => ({ shape, data: relu(data.slice()) }),
   Reshape: reshape,
   Round: each(roundToEven),
   ScatterElements: scatter,
@@ -62,8 +65,9 @@ export const OPERATORS = {
   Split: split,
   Sqrt: each(Math.sqrt),
   Squeeze: squeeze,
-  Sub: both((x, y) => x - y),
+  Sub: ([a, b]) => subtract(a, b),
   Tanh: each(Math.tanh),
+  Tile: ([x, repeats]) => tile(x, numbers(repeats)),
   Transpose: transpose,
   Unsqueeze: unsqueeze,
   Where: where,
@@ -71,9 +75,39 @@ export const OPERATORS = {
 
 const listOf = (values) => ({ shape: [values.length], data: Float64Array.from(values) });
 
-function relu({ shape, data }) {
+const filled = (shape, value) => ({ shape, data: new Float64Array(sizeOf(shape)).fill(value) });
+
+function eyeLike({ shape: [rows, columns] }, k) {
+  const found = filled([rows, columns], 0);
+  for (let i = Math.max(0, -k); i < rows && i + k < columns; i++) found.data[i * columns + i + k] = 1;
+  return found;
+}
+
+// In place: these get arrays that nobody else has.
+
+function relu(data) {
+  for (let i = 0; i < data.length; i++) if (data[i] < 0) data[i] = 0;
+  return data;
+}
+
+function hardSwish(data) {
+  for (let i = 0; i < data.length; i++) {
+    const x = data[i];
+    if (x < 3) data[i] = x > -3 ? (x * (x + 3)) / 6 : 0;
+  }
+  return data;
+}
+
+const BENDS = { relu, hardSwish };
+
+function bent(name, found) {
+  if (name) BENDS[name](found.data);
+  return found;
+}
+
+function exp({ shape, data }, factor) {
   const out = new Float64Array(data.length);
-  for (let i = 0; i < data.length; i++) out[i] = data[i] > 0 ? data[i] : 0;
+  for (let i = 0; i < data.length; i++) out[i] = Math.exp(factor * data[i]);
   return { shape, data: out };
 }
 
@@ -85,8 +119,7 @@ function clip(x, low, high) {
 function power(a, b) {
   if (b.data.length === 1 && b.data[0] === 2) return multiply(a, a);
   if (a.data.length > 1 || a.data[0] <= 0) return binary(a, b, Math.pow);
-  const log = Math.log(a.data[0]);
-  return unary(b, (y) => Math.exp(log * y));
+  return exp(b, Math.log(a.data[0]));
 }
 
 function roundToEven(x) {
@@ -164,6 +197,14 @@ function concat(parts, axis) {
   return { shape, data: out };
 }
 
+function tile(x, repeats) {
+  let found = x;
+  repeats.forEach((times, axis) => {
+    if (times !== 1) found = concat(new Array(times).fill(found), axis);
+  });
+  return found;
+}
+
 function pad([x, pads, value, axes]) {
   const rank = x.shape.length, half = pads.data.length / 2;
   const before = new Array(rank).fill(0), shape = [...x.shape];
@@ -214,7 +255,9 @@ function scatter([x, index, updates], { axis = 0 }) {
 function where([condition, a, b]) {
   const shape = broadcastShape(condition.shape, broadcastShape(a.shape, b.shape));
   const [chosen, x, y] = [condition, a, b].map((one) => expand(one, shape).data);
-  return { shape, data: x.map((value, i) => (chosen[i] ? value : y[i])) };
+  const out = new Float64Array(x.length);
+  for (let i = 0; i < out.length; i++) out[i] = chosen[i] ? x[i] : y[i];
+  return { shape, data: out };
 }
 
 // Sums along axes.

@@ -8,10 +8,12 @@ import { logVolume } from "./priors.js";
 export class Marginal {
   #mixture;
   #scale;
+  #quadrature;
 
   constructor(mixture, scale, quadrature, level) {
     this.#mixture = mixture;
     this.#scale = scale;
+    this.#quadrature = quadrature;
     [this.mean, this.std] = mixture.moments(scale.toUser, quadrature);
     this.interval = tails(level).map((p) => this.quantile(p));
   }
@@ -23,6 +25,11 @@ export class Marginal {
     return this.#scale.toUser(this.#mixture.quantile(p));
   }
 
+  /** Mean and standard deviation of a function of the parameter. */
+  moments(work) {
+    return this.#mixture.moments((z) => work(this.#scale.toUser(z)), this.#quadrature);
+  }
+
   /** The density at a value, or at each value of a list; 0 outside the support. */
   pdf(value) {
     if (Array.isArray(value) || ArrayBuffer.isView(value)) return Array.from(value, (one) => this.pdf(one));
@@ -31,6 +38,12 @@ export class Marginal {
     const z = this.#scale.toNetwork(value);
     return this.#mixture.pdf(z) * Math.exp(-logVolume(this.#scale, z));
   }
+}
+
+/** Whether something is what an experiment's `posterior` returned. */
+export function isPosterior(value) {
+  const parts = value && typeof value === "object" ? Object.values(value) : [];
+  return parts.length > 0 && parts.every((one) => one instanceof Marginal);
 }
 
 /** The probabilities that a central interval of this level leaves below it and reaches. */

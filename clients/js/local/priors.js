@@ -59,3 +59,50 @@ function interpolate(x, knots, values) {
 export function logVolume(scale, z) {
   return -0.5 * z * z - LOG_SQRT_2PI - scale.logPrior(scale.toUser(z));
 }
+
+// Priors that are chosen for an experiment, as plain data with torch's names for their numbers.
+
+/** The numbers of each family. */
+export const FAMILIES = {
+  Uniform: ["low", "high"],
+  Normal: ["loc", "scale"],
+  LogNormal: ["loc", "scale"],
+  Beta: ["concentration1", "concentration0"],
+  Gamma: ["concentration", "rate"],
+  Exponential: ["rate"],
+  HalfNormal: ["scale"],
+};
+
+const maker = (family) => (...numbers) => ({ family, ...Object.fromEntries(FAMILIES[family].map((field, i) => [field, numbers[i]])) });
+export const Uniform = maker("Uniform"), Normal = maker("Normal"), LogNormal = maker("LogNormal"), Beta = maker("Beta");
+export const Gamma = maker("Gamma"), Exponential = maker("Exponential"), HalfNormal = maker("HalfNormal");
+
+const QUANTILES = {
+  Uniform: ({ low, high }) => (p) => low + (high - low) * p,
+  Normal: ({ loc, scale }) => (p) => loc + scale * ndtri(p),
+  LogNormal: ({ loc, scale }) => (p) => Math.exp(loc + scale * ndtri(p)),
+  Exponential: ({ rate }) => (p) => -Math.log1p(-p) / rate,
+  HalfNormal: ({ scale }) => (p) => scale * ndtri((1 + p) / 2),
+  // On the logit's and the logarithm's axis, where both are smooth and have one peak.
+  Beta: ({ concentration1: a, concentration0: b }) =>
+    tabulated((u) => -a * Math.log1p(Math.exp(-u)) - b * Math.log1p(Math.exp(u)), Math.log(a / b), BENT.logit.unbend),
+  Gamma: ({ concentration: a, rate }) => tabulated((u) => a * u - rate * Math.exp(u), Math.log(a / rate), Math.exp),
+};
+
+/** The values below which a prior has the shares `levels` of its mass. */
+export const quantilesOf = (prior, levels) => levels.map(QUANTILES[prior.family](prior));
+
+const STEPS = 4000;
+const NOTHING = 40; // a log density so far below the peak's counts as zero
+
+function tabulated(logDensity, peak, unbend) {
+  const most = logDensity(peak);
+  const reach = (step) => { while (most - logDensity(peak + step) < NOTHING) step *= 1.3; return step; };
+  const low = peak + reach(-0.1), high = peak + reach(0.1), width = (high - low) / STEPS;
+  const axis = Array.from({ length: STEPS + 1 }, (_, i) => low + i * width);
+  const density = axis.map((u) => Math.exp(logDensity(u) - most));
+  const shares = [0];
+  for (let i = 1; i <= STEPS; i++) shares.push(shares[i - 1] + (density[i - 1] + density[i]) / 2);
+  const total = shares[STEPS];
+  return (p) => unbend(interpolate(p * total, shares, axis));
+}

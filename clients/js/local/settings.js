@@ -3,34 +3,41 @@
 import { AlineError } from "../errors.js";
 import { readTarget } from "./goals.js";
 import { browserStorage } from "./journal.js";
+import { checkUnknown, readKnowledge, unknownNames } from "./knowledge.js";
 
-const KNOWN = ["target", "trials", "horizon", "stop", "seed", "candidates", "metadata", "name", "storage"];
-// Evidence about parameters that is given at run time. The networks of today do not read it.
-const LATER = ["known", "prior", "units"];
+const SETTINGS = ["target", "trials", "horizon", "stop", "seed", "candidates", "metadata", "known", "prior", "name", "storage"];
 const NOTE_BYTES = 4000;
 
 const shown = (value) => JSON.stringify(value) ?? String(value);
 
 export function readSettings(model, settings) {
   for (const name of Object.keys(settings)) {
-    if (LATER.includes(name)) throw new AlineError(422, `an experiment takes no ${name} yet: leave it out`);
-    if (!KNOWN.includes(name)) throw new AlineError(422, `an experiment has the settings ${KNOWN.join(", ")}, got ${name}`);
+    if (!SETTINGS.includes(name)) throw new AlineError(422, `an experiment has the settings ${[...SETTINGS, "units"].join(", ")}, got ${name}`);
   }
-  const { target, trials, horizon = trials, stop, seed = 0, candidates = 200, metadata = {}, name, storage } = settings;
+  const { target, trials, horizon = trials, stop, seed = 0, candidates = 200, metadata = {}, known, prior, name, storage } = settings;
+  const knowledge = readKnowledge(model, known, prior);
   if (name !== undefined && (typeof name !== "string" || !name || name.includes(":"))) {
     throw new AlineError(422, `an experiment's name must be a text without a colon, got ${shown(name)}`);
   }
   if (!Number.isInteger(seed)) throw new AlineError(422, `seed must be a whole number, got ${shown(seed)}`);
   return {
-    target: readTarget(model, target),
+    target: readLearnable(model, target, knowledge),
     horizon: checkCount("trials", horizon ?? model.task.horizon),
     stop: readStop(model, stop),
     seed,
     candidates: checkCount("candidates", candidates),
     metadata: plain("metadata", metadata),
+    ...(Object.keys(knowledge).length ? { prior: knowledge } : {}),
     name,
     storage: storage ?? (name === undefined ? null : browserStorage()),
   };
+}
+
+/** A target of what is not known yet. */
+export function readLearnable(model, target, knowledge) {
+  const found = readTarget(model, target ?? unknownNames(model, knowledge));
+  checkUnknown(knowledge, found);
+  return found;
 }
 
 export function checkCount(what, value) {

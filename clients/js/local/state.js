@@ -2,6 +2,7 @@
 
 import { AlineError } from "../errors.js";
 import { goalOf } from "./goals.js";
+import { networkPrior } from "./knowledge.js";
 
 const HANDLERS = {
   asked: "ask", told: "tell", attached: "attach", abandoned: "abandon", restricted: "restrict", changed: "change", closed: "close",
@@ -17,7 +18,12 @@ export class State {
     this.closed = false;
     Object.assign(this, { seed: created.seed, candidates: created.candidates });
     this.restrict({ candidates: null, box: null, repeats: true });
-    this.change(created);
+    this.change({ prior: {}, ...created });
+  }
+
+  /** What the network reads, on its scale. */
+  get data() {
+    return { observations: this.observations, prior: this.prior };
   }
 
   /** Trials that count towards the horizon. */
@@ -78,10 +84,11 @@ export class State {
     this.allowed = { box, repeats, values: kept, points: kept?.map((value) => design.toNetwork(value)) };
   }
 
-  change({ target, horizon, stop }) {
+  change({ target, horizon, stop, prior }) {
     if (target !== undefined) Object.assign(this, { target, goal: goalOf(this.model, target) });
     if (horizon !== undefined) this.horizon = horizon;
     if (stop !== undefined) this.stop = stop;
+    if (prior !== undefined) Object.assign(this, { knowledge: prior, prior: networkPrior(this.model, prior) });
   }
 
   close() {

@@ -3,6 +3,8 @@
 // JavaScript computes in double precision: arrays of it need no conversion on the way, which is
 // quicker than arrays of single precision, and rounds less.
 
+import { product } from "./products.js";
+
 export const sizeOf = (shape) => shape.reduce((size, n) => size * n, 1);
 
 /** Distances between neighbours along each axis. */
@@ -55,6 +57,7 @@ export function broadcastShape(a, b) {
 
 /** A tensor repeated along the axes where it has length one. */
 export function expand(tensor, shape) {
+  if (sameShape(tensor.shape, shape)) return tensor;
   const missing = shape.length - tensor.shape.length;
   const own = stridesOf(tensor.shape);
   const strides = shape.map((_, i) => (i < missing || tensor.shape[i - missing] === 1 ? 0 : own[i - missing]));
@@ -93,6 +96,24 @@ export function multiply(a, b) {
   return { shape, data: out };
 }
 
+export function subtract(a, b) {
+  const [shape, x, y] = aligned(a, b);
+  const out = new Float64Array(x.length);
+  for (let start = 0; start < x.length; start += y.length) {
+    for (let i = 0; i < y.length; i++) out[start + i] = x[start + i] - y[i];
+  }
+  return { shape, data: out };
+}
+
+export function divide(a, b) {
+  const [shape, x, y] = aligned(a, b);
+  const out = new Float64Array(x.length);
+  for (let start = 0; start < x.length; start += y.length) {
+    for (let i = 0; i < y.length; i++) out[start + i] = x[start + i] / y[i];
+  }
+  return { shape, data: out };
+}
+
 /** Any function of two numbers. */
 export function binary(a, b, work) {
   const [shape, x, y] = aligned(a, b);
@@ -110,53 +131,21 @@ export function unary({ shape, data }, work) {
   return { shape, data: out };
 }
 
-/** Matrix products over leading axes that broadcast. */
-export function matmul(a, b) {
+/** Matrix products over leading axes that broadcast, plus a row if there is one. */
+export function matmul(a, b, row = null) {
   const rows = a.shape.at(-2), inner = a.shape.at(-1), columns = b.shape.at(-1);
   const lead = a.shape.slice(0, -2), others = b.shape.slice(0, -2);
   if (sizeOf(others) === 1) {
-    const out = new Float64Array(sizeOf(lead) * rows * columns);
-    product(a.data, 0, b.data, 0, out, 0, sizeOf(lead) * rows, inner, columns);
+    const all = sizeOf(lead) * rows, out = new Float64Array(all * columns);
+    product(a.data, b.data, row, out, all, inner, columns);
     const ones = new Array(Math.max(0, others.length - lead.length)).fill(1);
     return { shape: [...ones, ...lead, rows, columns], data: out };
   }
-  const batch = broadcastShape(lead, others);
-  const left = sameShape(lead, batch) ? a : expand(a, [...batch, rows, inner]);
-  const right = sameShape(others, batch) ? b : expand(b, [...batch, inner, columns]);
-  const out = new Float64Array(sizeOf(batch) * rows * columns);
+  const batch = broadcastShape(lead, others), out = new Float64Array(sizeOf(batch) * rows * columns);
+  const left = expand(a, [...batch, rows, inner]), right = expand(b, [...batch, inner, columns]);
+  const part = (data, i, size) => data.subarray(i * size, (i + 1) * size);
   for (let i = 0; i < sizeOf(batch); i++) {
-    product(left.data, i * rows * inner, right.data, i * inner * columns, out, i * rows * columns, rows, inner, columns);
+    product(part(left.data, i, rows * inner), part(right.data, i, inner * columns), row, part(out, i, rows * columns), rows, inner, columns);
   }
   return { shape: [...batch, rows, columns], data: out };
-}
-
-// Two rows by four columns at a time: eight sums stay in registers, each number is read less often.
-// A last row without a partner is its own.
-function product(a, atA, b, atB, out, atOut, rows, inner, columns) {
-  const fours = columns - (columns % 4);
-  for (let i = 0; i < rows; i += 2) {
-    const partner = i + 1 < rows ? 1 : 0;
-    const top = atA + i * inner, bottom = top + partner * inner;
-    const to = atOut + i * columns, below = to + partner * columns;
-    for (let j = 0; j < fours; j += 4) {
-      let s0 = 0, s1 = 0, s2 = 0, s3 = 0, t0 = 0, t1 = 0, t2 = 0, t3 = 0;
-      for (let k = 0, at = atB + j; k < inner; k++, at += columns) {
-        const x = a[top + k], y = a[bottom + k];
-        const b0 = b[at], b1 = b[at + 1], b2 = b[at + 2], b3 = b[at + 3];
-        s0 += x * b0; s1 += x * b1; s2 += x * b2; s3 += x * b3;
-        t0 += y * b0; t1 += y * b1; t2 += y * b2; t3 += y * b3;
-      }
-      out[to + j] = s0; out[to + j + 1] = s1; out[to + j + 2] = s2; out[to + j + 3] = s3;
-      out[below + j] = t0; out[below + j + 1] = t1; out[below + j + 2] = t2; out[below + j + 3] = t3;
-    }
-  }
-  for (let j = fours; j < columns; j++) column(a, atA, b, atB + j, out, atOut + j, rows, inner, columns);
-}
-
-function column(a, atA, b, atB, out, atOut, rows, inner, columns) {
-  for (let i = 0; i < rows; i++) {
-    let sum = 0;
-    for (let k = 0; k < inner; k++) sum += a[atA + i * inner + k] * b[atB + k * columns];
-    out[atOut + i * columns] = sum;
-  }
 }

@@ -93,6 +93,7 @@ def describe(model: Model, graph: bytes) -> dict[str, Any]:
         "form": spec.outcome.form(),
         "reach": reaches_of(spec.outcome),
         "spread": spread_of(spec),
+        "in_units": units_of(model),
         "quadrature": [nodes[0].tolist(), (nodes[1] / nodes[1].sum()).tolist()],
         "files": {GRAPH: {"bytes": len(graph), "crc32": zlib.crc32(graph)}},
     }
@@ -154,6 +155,29 @@ def _density(prior: Prior, place: int, scale: Scale) -> dict[str, float]:
     known = full["log"] * x.log() + full["log_rest"] * rest.log()
     known = known + full["linear"] * x + full["square"] * x**2
     return full | {"constant": float(scale.log_prior(x) - known)}
+
+
+def units_of(model: Model) -> dict[str, Any] | None:
+    """How priors follow the range of the axis, where that may have any (`Model.in_units`).
+
+    Bounds of uniform priors as [a, b]: a times the low end of the range, plus b times its high end.
+    """
+    if not {"low", "high"} <= set(model.spec.config):
+        return None
+    (axis,) = model.spec.design.names
+    one, other = (_bounds(model.in_units(**{axis: ends})) for ends in ((0.0, 1.0), (1.0, 3.0)))
+    bounds = {
+        name: [[b - 3 * a, a] for a, b in zip(one[name], other[name], strict=True)]
+        for name in one
+        if one[name] != other[name]
+    }
+    return {"axis": axis, "bounds": bounds}
+
+
+def _bounds(model: Model) -> dict[str, tuple[float, float]]:
+    """Of the uniform priors."""
+    named = zip(model.spec.parameters.names, model.spec.parameters.scales, strict=True)
+    return {name: (one.low, one.high) for name, one in named if isinstance(one, UniformScale)}
 
 
 def reaches_of(outcome: Outcome) -> dict[str, list[float]]:

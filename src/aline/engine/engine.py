@@ -184,7 +184,9 @@ class LiveEngine:
         found = _named("posterior_", (state.answers or self.ask(state)).found)
         if not found:  # a graph has no outputs for a task without parameters
             return Mixture(*torch.zeros(3, len(state.context.designs), 0, 1))
-        return self.network.spec.parameters.cut(Mixture(**found))
+        prior = state.context.prior
+        frame = None if prior is None else (prior[..., 0], prior[..., 1])
+        return self.network.spec.parameters.cut(Mixture(**found), prior=frame)
 
     def joint(self, state: Data) -> Joint:
         """The joint posterior, by the network itself: draws are not for the time of a trial."""

@@ -7,6 +7,7 @@ import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,17 @@ def to_bytes(model: Model) -> bytes:
             verbose=False,
         )
     assert program is not None
-    return _described(program.model_proto, model)
+    return _described(_without_repeats(program.model_proto), model)
+
+
+def _without_repeats(proto: Any) -> Any:
+    """With each weight, and each result that the tracing computed twice, only once."""
+    ir = import_module("onnx_ir")
+    merges = import_module("onnx_ir.passes.common")
+    program = ir.from_proto(proto)
+    merges.DeduplicateHashedInitializersPass()(program)
+    merges.CommonSubexpressionEliminationPass()(program)
+    return ir.to_proto(program)
 
 
 def _outputs(graph: Graph) -> list[str]:

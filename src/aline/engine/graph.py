@@ -96,8 +96,9 @@ class Graph(nn.Module):
         seen = given["designs"], given["outcomes"], given["mask"]
         context = Context(*seen, given.get("prior"))
         encoded = network.encode(context, self._advice(given))
-        summary = network.summary(encoded)
-        posterior = network.posterior_of(encoded, summary.decoded)
+        decoded = network.decode_parameters(encoded)
+        posterior = network.posterior_of(encoded, decoded)
+        summary = network.summary_of(decoded, posterior)
         predictive = network.predictive(encoded, given["points"])
         found = {f"prediction_{name}": part for name, part in predictive.tensors().items()}
         if len(network.spec.parameters):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,7 @@ def check_model(model: Model) -> Model:
 
 def describe(model: Model) -> dict[str, Any]:
     """A model as a journal names it: where it was loaded from, and what it is."""
-    units = {name: list(ends) for name, ends in model.units.items()}
-    plain = {"source": _source(model), "digest": model.digest}
+    plain, units = {"source": _source(model), "digest": model.digest}, _units(model)
     return {**plain, "units": units} if units else plain
 
 
@@ -33,12 +33,27 @@ def find_model(created: Event, name: str, model: Model | None) -> Model:
         model = _load(created["model"]["source"], name)
         units = created["model"].get("units", {})
         model = model.in_units(**units) if units else model
-    if check_model(model).digest != created["model"]["digest"]:
+    known, units = created["model"], created["model"].get("units", {})
+    if check_model(model).digest == known["digest"] and _units(model) != units:
+        raise StateError(
+            f"experiment {name!r} was run in {_in_words(units)}, and this model is in "
+            f"{_in_words(_units(model))}: pass model.in_units(...) with the same range"
+        )
+    if model.digest != known["digest"]:
         raise StateError(
             f"experiment {name!r} was run with another model of task {created['task']!r}: "
             "resume it with that one, or attach its data to a new experiment"
         )
     return model
+
+
+def _units(model: Model) -> dict[str, list[float]]:
+    return {name: list(ends) for name, ends in model.units.items()}
+
+
+def _in_words(units: Mapping[str, Any]) -> str:
+    ranges = (f"{name} from {low:g} to {high:g}" for name, (low, high) in units.items())
+    return ", ".join(ranges) or "its own units"
 
 
 def _source(model: Model) -> str | None:

@@ -301,8 +301,8 @@ class Posterior:
 
     @cached_property
     def _mixture(self) -> Mixture:
-        weights, means, stds = map(torch.from_numpy, self._components)
-        return self._parameters.cut(Mixture(weights.log(), means, stds))
+        mine = self.mixture
+        return (mine if isinstance(mine, CutMixture) else self._parameters.cut(mine)).double()
 
     @cached_property
     def _components(self) -> Components:

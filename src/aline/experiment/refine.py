@@ -35,7 +35,7 @@ LAST = 20  # and at the last
 MOST = 5  # times as many draws of a joint posterior that are weighed, if it takes that many
 FIFTH = 0.5067  # standard deviations that a fifth of a normal's mass takes in its middle
 ACCEPTED = 0.3  # share of the moves to aim at
-PIECE = 1024  # observations whose likelihood is computed at once
+PIECE = 128  # observations whose likelihood is computed at once, so that it stays in the cache
 _NEVER = -1e30
 
 

@@ -31,9 +31,9 @@ LEAST_STD = 0.02  # of a parameter, on the normal scale
 RIDGE = 1e-3  # of a variance, so that few hypotheses do not seem to explain everything
 LEAST_NATS = 1e-6
 AT_ONCE = 2**26  # numbers over the factors of candidates that are held at a time
-OF_ONE = 2**23  # likewise of one episode, beyond which what its candidates need is not kept
+OF_ONE = 2**22  # likewise of one episode, beyond which what its candidates need is not kept
 LEAST_HELD = 8  # hypotheses
-HELD = 2**24  # numbers of factors of one long episode; who explains the data best has one
+HELD = 2**23  # numbers of factors of one long episode; who explains the data best has one
 
 
 class Hypotheses(nn.Module):

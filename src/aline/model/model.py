@@ -34,6 +34,7 @@ class Model:
     measurements: Mapping[str, Any] = field(default_factory=dict)
     source: Path | None = None  # the folder it was loaded from, where it can be found again
     units: Mapping[str, tuple[float, float]] = field(default_factory=dict)  # by `in_units`
+    trained: Model | None = None  # the same model in the units that it was trained in
 
     def __repr__(self) -> str:
         weights = sum(parameter.numel() for parameter in self.network.parameters())
@@ -65,14 +66,18 @@ class Model:
         network = Network(task.fitted().spec, self.network.config)
         network.load_state_dict(self.network.state_dict())
         network.eval().requires_grad_(False)
-        return replace(self, network=network, units={axis: (low, high)})
+        trained = self.trained or self
+        return replace(self, network=network, units={axis: (low, high)}, trained=trained)
 
     @cached_property
     def digest(self) -> str:
         """What identifies a model: all that its posterior depends on.
 
-        Not the rest of its card, where measurements and fields of later versions may be added.
+        Not the rest of its card, where measurements and fields of later versions may be added, and
+        not its units: a network does not see them.
         """
+        if self.trained is not None:
+            return self.trained.digest
         task = self.spec.to_json()
         scales = {part: task[part] for part in ("parameters", "design", "outcome")}
         found = hashlib.sha256(json.dumps(scales, sort_keys=True).encode())

@@ -125,18 +125,24 @@ class Network(Encoder):
             states.append(reading.tokens)
         return Decoded(states, reading.raw)
 
+    def decode_parameters(self, encoded: Encoded) -> Decoded:
+        """The parameters' tokens after each layer."""
+        return self.decode(encoded, self._parameter_tokens(encoded))
+
     def summary(self, encoded: Encoded) -> Summary:
         """What the policy reads of the parameters; its gradient ends here."""
         with torch.no_grad():
-            decoded = self.decode(encoded, self._parameter_tokens(encoded))
-            return Summary(decoded, self.moments(encoded, decoded))
+            decoded = self.decode_parameters(encoded)
+            if self.policy is None or self.policy.summary is None:
+                return Summary(decoded, None)
+            return self.summary_of(decoded, self.posterior_of(encoded, decoded))
 
-    def moments(self, encoded: Encoded, decoded: Decoded) -> Tensor | None:
-        """Means, then log spreads of q, where the policy wants them."""
+    def summary_of(self, decoded: Decoded, posterior: Mixture) -> Summary:
+        """As `summary`, where the posterior is at hand: its means and log spreads."""
         if self.policy is None or self.policy.summary is None:
-            return None
-        mean, std = self.posterior_of(encoded, decoded).moments()
-        return torch.cat([mean, std.clamp_min(STD_FLOOR).log()], -1)
+            return Summary(decoded, None)
+        mean, std = posterior.moments()
+        return Summary(decoded, torch.cat([mean, std.clamp_min(STD_FLOOR).log()], -1))
 
     def posterior(self, encoded: Encoded) -> Mixture:
         """Marginal posteriors [batch, group, parameter] on the network's scale."""
@@ -144,8 +150,7 @@ class Network(Encoder):
 
     def guesses(self, encoded: Encoded) -> list[Mixture]:
         """The marginal posteriors as first guessed, then after each step: all are learned."""
-        decoded = self.decode(encoded, self._parameter_tokens(encoded))
-        return self._guesses_of(encoded, decoded)
+        return self._guesses_of(encoded, self.decode_parameters(encoded))
 
     def predictive(self, encoded: Encoded, points: Tensor) -> Belief:
         """Beliefs [batch, group, n] about outcomes at points [batch, (group,) n, design]."""
@@ -188,16 +193,27 @@ class Network(Encoder):
         return self._guesses_of(encoded, decoded)[-1]
 
     def _guesses_of(self, encoded: Encoded, decoded: Decoded) -> list[Mixture]:
-        read, prior = self._looked_closely(encoded, decoded), self._prior(encoded)
+        read, prior = self._looked_closely(encoded, decoded), self._frame_of_prior(encoded)
         seen = read if prior is None else seen_from(prior, *read)
         belief: Mixture = self.posterior_head(*seen)
         frame = encoded.advice.parameter_frame() if prior is None else prior
-        cut = self.spec.parameters.cut
-        found = [cut(belief if frame is None else belief.moved(*frame))]
+        found = [self._cut(encoded, belief if frame is None else belief.moved(*frame))]
         for step in self.newton_steps:
             guess = moments_of(found[-1])
-            found.append(cut(step(read[0], self.evidence(encoded, guess), guess)))
+            found.append(self._cut(encoded, step(read[0], self.evidence(encoded, guess), guess)))
         return found
+
+    def _frame_of_prior(self, encoded: Encoded) -> Frame | None:
+        """What posteriors are told in units of; discrete parameters get theirs in `_cut`."""
+        prior = self._prior(encoded)
+        return None if prior is None else Frame(*self.spec.parameters.uncut(*prior))
+
+    def _cut(self, encoded: Encoded, belief: Mixture, asked: Tensor | None = None) -> Mixture:
+        """What a belief says of discrete parameters, under the experiment's priors."""
+        prior = encoded.prior
+        if prior is not None and asked is not None:
+            prior = Frame(*(part.expand(*encoded.shape, -1).gather(2, asked) for part in prior))
+        return self.spec.parameters.cut(belief, asked, prior)
 
     @torch.no_grad()
     def evidence(self, encoded: Encoded, guess: Frame) -> Evidence:
@@ -208,7 +224,7 @@ class Network(Encoder):
             log_prob = log_prob.masked_fill(encoded.bias[:, 0, ..., 1:] < 0, 0.0)
         if encoded.extra is not None:
             log_prob = torch.cat([log_prob, self._emulated(points, encoded.extra, 2)], -1)
-        return Evidence.of(encoded.unfold(log_prob), guess, self._prior(encoded))
+        return Evidence.of(encoded.unfold(log_prob), guess, self._frame_of_prior(encoded))
 
     def learned_likelihood(self, theta: Tensor, designs: Tensor, outcomes: Tensor) -> Tensor:
         """Log likelihoods [..., n] by the emulator, of theta [..., parameter]; axes broadcast."""
@@ -259,7 +275,7 @@ class Network(Encoder):
             guess = evidence.conditional(conditional.away(known, marginals), known.mask, asked)
         zoom = (*looked, None)[2]
         belief = conditional.belief(looked[0], looked[1], zoom, relative, own, guess)
-        return self.spec.parameters.cut(belief, asked)
+        return self._cut(encoded, belief, asked)
 
     def _looked_closely(self, encoded: Encoded, decoded: Decoded) -> list[Tensor]:
         """What a head makes a belief about parameters of."""

@@ -15,11 +15,10 @@ from torch import Tensor, nn
 
 from aline.model.attention import Absorbed, Keys, Layers
 from aline.model.config import ModelConfig
-from aline.model.tokens import INSIDE, DesignEmbedder, Mlp, probit
+from aline.model.tokens import DesignEmbedder, Mlp
 from aline.spaces import Design
 
 AT_ONCE = 5000  # candidates whose tokens are held at a time: a few hundred kB an operation
-NEAREST = 0.01  # squared offset, in posterior standard deviations, below which all is alike
 LOG_STD = (-6.0, 0.0)  # of a proposal, on the network's scale
 
 
@@ -63,7 +62,6 @@ class PolicyHalf(nn.Module):
         self.layers = Layers(config.policy_layers, width, config.heads, hidden)
         self.norm = nn.LayerNorm(width)
         self.is_box = config.policy == "box"
-        self.aim: Aim | None = None
         self.effects: nn.Linear | None = None
         if self.is_box:
             self.proposal = nn.Parameter(torch.randn(width))
@@ -73,8 +71,6 @@ class PolicyHalf(nn.Module):
             self.head = Mlp(width, hidden, 1)
             if effects:
                 self.effects = nn.Linear(effects, hidden, bias=False)
-            elif summarised and config.implied:
-                self.aim = Aim(self.design, summarised, hidden)
         self.summary = nn.Linear(2 * summarised, hidden, bias=False) if summarised else None
 
     def keys(self, hidden: list[Tensor]) -> list[Keys]:
@@ -100,7 +96,6 @@ class PolicyHalf(nn.Module):
         if self.summary is not None:
             assert moments is not None
             more = self.summary(moments)[..., None, :]
-            more = more if self.aim is None else more + self.aim(candidates, moments)
             more = more if self.effects is None else more + self.effects(effects)
         out: Tensor = self.embedder(candidates, more)
         return out
@@ -150,32 +145,6 @@ class PolicyHalf(nn.Module):
         # The inverse of the scale on which a parameter that is uniform on the box is seen.
         mean = torch.erf(point / math.sqrt(2))
         return Proposal(mean, log_std, raw**2 + (spread - log_std) ** 2)
-
-
-class Aim(nn.Module):
-    """Where designs lie as seen from the posterior.
-
-    A learned map says which value of each parameter a design is about (a stimulus is about the
-    threshold that it equals, an offer about the rate at which it is worth its price). Its offset
-    from the posterior mean, in posterior standard deviations, is what an informative design is
-    found by, however narrow the posterior has become.
-    """
-
-    def __init__(self, design: int, parameters: int, hidden: int):
-        super().__init__()
-        self.straight = nn.Linear(design, parameters)
-        self.bent = Mlp(design, hidden // 4, parameters)
-        self.out = nn.Linear(2 * parameters, hidden, bias=False)
-
-    def forward(self, candidates: Tensor, moments: Tensor) -> Tensor:
-        """Of candidates [..., n, design] and q's moments [..., 2 * parameter], [..., n, hidden]."""
-        designs = probit((0.5 + 0.5 * candidates).clamp(*INSIDE))
-        mean, log_std = moments[..., None, :].chunk(2, -1)
-        offset = (self.straight(designs) + self.bent(designs) - mean) * (-log_std).exp()
-        square = offset * offset
-        near = torch.cat([offset * (1 + square).rsqrt(), (square + NEAREST).log()], -1)
-        out: Tensor = self.out(near)
-        return out
 
 
 def _proposal_head(width: int, hidden: int, design: int, summarised: int) -> Mlp:

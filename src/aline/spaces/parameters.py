@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -69,13 +70,38 @@ class Parameters:
         probs = [s.probs if isinstance(s, CategoricalScale) else None for s in self.scales]
         return Cells(probs) if any(probs) else None
 
-    def cut(self, mixture: Mixture, column: Tensor | None = None) -> Mixture:
-        """A mixture [..., parameter], or about `column` [...], as what it says of discrete ones."""
+    def cut(
+        self,
+        mixture: Mixture,
+        column: Tensor | None = None,
+        prior: tuple[Tensor, Tensor] | None = None,
+    ) -> Mixture:
+        """A mixture [..., parameter], or about `column` [...], as what it says of discrete ones.
+
+        With a prior, means and standard deviations [...], the mixture is under the task's own, and
+        the values of discrete parameters are weighed by Bayes' rule, which is exact.
+        """
         if self.cells is None:
             return mixture
         column = torch.arange(len(self)) if column is None else column
         column = column.expand(mixture.shape)[..., None]
-        return CutMixture(mixture.log_weight, mixture.mean, mixture.std, column, self.cells)
+        parts = mixture.log_weight, mixture.mean, mixture.std, column
+        odds = mixture.mean.new_zeros(()).expand(*mixture.shape, self.cells.share.shape[-1])
+        belief = CutMixture(*parts, odds, self.cells)
+        if prior is None:
+            return belief
+        mean, std = (part[..., None] for part in prior)
+        chosen = CutMixture(torch.zeros_like(mean), mean, std, column, odds, self.cells)
+        return replace(belief, log_odds=self.cells.log_odds(chosen.log_mass, column[..., 0]))
+
+    def uncut(self, mean: Tensor, std: Tensor) -> tuple[Tensor, Tensor]:
+        """Chosen priors [..., parameter] with the task's own in the place of discrete ones."""
+        if self.cells is None:
+            return mean, std
+        return (
+            mean.masked_fill(self.cells.is_discrete, 0.0),
+            std.masked_fill(self.cells.is_discrete, 1.0),
+        )
 
     def settled(self, z: Tensor) -> Tensor:
         """Numbers [..., parameter] with those that mean the same value alike."""

@@ -41,7 +41,8 @@ def advantage(theta: Named, design: Named) -> Tensor:
 
 def probability(z: Tensor) -> Tensor:
     """Of the choice that is z better."""
-    return SLIP + (1 - 2 * SLIP) * torch.special.ndtr(z)
+    share: Tensor = torch.special.ndtr(z)
+    return SLIP + (1 - 2 * SLIP) * share
 
 
 def simulate(theta: Named, design: Named, generator: torch.Generator) -> Tensor:

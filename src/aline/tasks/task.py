@@ -13,6 +13,7 @@ from torch import Tensor
 
 from aline.errors import InputError
 from aline.spaces import (
+    Categorical,
     Declared,
     Design,
     Outcome,
@@ -390,6 +391,11 @@ def _check(
         raise InputError(
             "outcome must be Real(), Binary(), Categorical(labels), Ordinal(levels), Count() or "
             f"Outcomes(...), got {outcome!r}"
+        )
+    if isinstance(outcome, Categorical) and outcome.probs is not None:
+        raise InputError(
+            f"probs are for a parameter's values, and an outcome's are the simulator's: got "
+            f"{list(outcome.probs)}, leave them out"
         )
     if not callable(simulate):
         raise InputError(f"simulate must be callable, got {simulate!r}")

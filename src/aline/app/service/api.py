@@ -309,10 +309,11 @@ async def export(
     request: Request,
     name: Name,
     format: Annotated[
-        Literal["json", "csv", "netcdf"], Query(description="netcdf is for ArviZ.")
+        Literal["json", "csv", "netcdf", "html"],
+        Query(description="netcdf is for ArviZ, html a report with figures."),
     ] = "json",
 ) -> Response:
-    """The experiment as a file: everything, the trials, or draws from the posterior."""
+    """The experiment as a file: everything, the trials, draws from the posterior, or a report."""
     desk, lab = desk_of(request), desk_of(request).lab
     moment = await desk.moment(name)
     events = (await desk.slow(lab.read, name))[: moment.sequence]
@@ -320,7 +321,8 @@ async def export(
     def work(experiment: Experiment) -> bytes:
         return exports.export(experiment, events, lab.model_name(experiment), format)
 
-    content = await desk.compute(moment, "export", work)
+    is_long = format == "html"  # figures take seconds
+    content = await (desk.refine(name, work) if is_long else desk.compute(moment, "export", work))
     file = f"{quote(name, safe='')}.{exports.ENDINGS[format]}"
     headers = {"content-disposition": f"attachment; filename*=UTF-8''{file}"}
     return Response(content, media_type=exports.TYPES[format], headers=headers)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import sys
 from collections.abc import AsyncIterator
@@ -74,9 +73,7 @@ def create_app(settings: Settings, storage: Storage | None = None) -> ASGIApp:
         desk.start()
         with suppress(StorageError):  # of which /health will tell
             await desk.count.get(START_SECONDS)
-        gc.freeze()  # a look through all that was imported takes 0.1 s, and nobody is served
         yield
-        gc.unfreeze()
         await desk.stop()
         await tokens.close()
         if storage is None:

@@ -11,6 +11,7 @@ from aline.app.service import shapes
 from aline.app.service.aside import Aside, timed
 from aline.app.service.chooser import Chooser
 from aline.app.service.costs import Costs
+from aline.app.service.garbage import Garbage
 from aline.app.service.lab import Lab, Place
 from aline.app.service.lately import Lately
 from aline.app.service.metrics import Metrics
@@ -65,7 +66,7 @@ class Desk:
         self.count = Lately(lab.storage.count, fresh=0.0, silent=silent)  # of experiments
         lab.on_change = self.streams.changed
         self._settings = settings
-        self._chooser, self._costs = Chooser(), Costs()
+        self._chooser, self._costs, self._garbage = Chooser(), Costs(), Garbage()
         self._beating: asyncio.Task[None] | None = None
         self._open_pools()
 
@@ -89,12 +90,14 @@ class Desk:
     def start(self) -> None:
         """Begin to watch the storage, in the running loop."""
         self.streams.start()
+        self._garbage.start()
         self._beating = asyncio.get_running_loop().create_task(self._beat())
 
     async def _beat(self) -> None:
         """Look whether the storage answers, and after the memory, as long as the service runs."""
         while True:
             self.count.touch()
+            self._garbage.collect()
             with suppress(UserError):
                 await self._slow.run(self.lab.tidy, self._settings.kept_bytes)
             await asyncio.sleep(BEAT_SECONDS)
@@ -240,6 +243,7 @@ class Desk:
         return Json(shapes.trial(found), 201 if event == "asked" else 200)
 
     async def _open(self, name: str) -> Place:
+        self._garbage.called()
         place = self.lab.at_hand(name)
         if place is not None:
             return place
@@ -257,6 +261,7 @@ class Desk:
         """
         if self._beating is not None:
             self._beating.cancel()
+        self._garbage.stop()
         await self.streams.stop()
         self._scribe.close()
         for pool in (self._quick, self._slow, self._drawing, self._taking_in):

@@ -18,8 +18,9 @@ TYPES = {
     "json": "application/json",
     "csv": "text/csv; charset=utf-8",
     "netcdf": "application/x-netcdf",
+    "html": "text/html; charset=utf-8",
 }
-ENDINGS = {"json": "json", "csv": "csv", "netcdf": "nc"}
+ENDINGS = {"json": "json", "csv": "csv", "netcdf": "nc", "html": "html"}
 
 
 def export(
@@ -28,7 +29,17 @@ def export(
     """The file's content, of an experiment and its journal; a kind of `TYPES`."""
     if kind == "netcdf":
         return _netcdf(experiment)
+    if kind == "html":
+        return _report(experiment)
     return _csv(experiment, events) if kind == "csv" else _json(experiment, model, events)
+
+
+def _report(experiment: Experiment) -> bytes:
+    """The page of figures and tables that `experiment.report` writes."""
+    from aline.app.record import record_of  # with matplotlib, which nothing else here needs
+    from aline.app.report import render
+
+    return render(record_of(experiment), "aline serve").encode()
 
 
 def _json(experiment: Experiment, model: str | None, events: list[dict[str, Any]]) -> bytes:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import gc
 import hashlib
 import threading
 import time
@@ -97,7 +96,6 @@ class Lab:
         with self._loading:
             if name not in self._models:
                 self._models[name] = _load(self._sources[name])
-                gc.freeze()  # it stays: to look through it for garbage would take 0.1 s
             return self._models[name]
 
     def place(self, name: str) -> str:

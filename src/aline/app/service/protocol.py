@@ -177,7 +177,13 @@ class Joined:
         self._is_closing = False
 
     def write(self, data: bytes) -> None:
-        """Send, unless it is a head: that goes with what follows."""
+        """Send, unless it is a head: that goes with what follows.
+
+        A reply that comes after a refusal is not sent: the client was told why already.
+        """
+        if self._is_closing:
+            self._head = b""
+            return
         if data.startswith(b"HTTP/1.1 ") and not (self._head or data.startswith(b"HTTP/1.1 100")):
             self._head = data
             return

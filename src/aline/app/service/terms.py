@@ -22,6 +22,7 @@ TERMS = {
     "design by trial": "What was set in each trial, in the order of the trials.",
     "uncertainty left": "The spread of the posterior over that of the prior: 100 % is nothing "
     "learned, 10 % is ten times narrower.",
-    "take away": "Files of this experiment. The CSV has a line a trial, the JSON everything with "
-    "its history, the netCDF draws from the posterior for ArviZ.",
+    "take away": "Files of this experiment. The report is a page with figures and tables, the CSV "
+    "has a line a trial, the JSON everything with its history, the netCDF draws from the posterior "
+    "for ArviZ.",
 }

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from aline.spaces.outcomes.mixture import LOG_SQRT_2PI, Mixture, log_ndtr
 
+NEVER = 60.0  # of the log odds of a value, either way
 END = 1e3  # nothing lies beyond; infinity has no gradient
 _ALIKE = -1e-6  # log of a ratio of tails that differ by rounding alone
 
@@ -51,6 +52,11 @@ class Cells:
         settled = self.first.to(z.dtype) + (above * self.jumps.to(z.dtype)).sum(-1)
         return torch.where(self.is_discrete, settled, z)
 
+    def log_odds(self, log_prior: Tensor, column: Tensor) -> Tensor:
+        """Of chosen priors [..., value] over the task's own."""
+        share = self.share[column].clamp_min(1e-30)
+        return (log_prior - share.log()).clamp(-NEVER, NEVER).masked_fill(share < 1e-20, 0.0)
+
     def redraw(self, z: Tensor, generator: torch.Generator) -> Tensor:
         """Numbers [..., parameter] of the same values, drawn as the prior has them there."""
         place = (z[..., None] > self.cuts.to(z.dtype)).sum(-1)
@@ -71,6 +77,7 @@ class CutMixture(Mixture):
     """A mixture for each parameter; of a discrete one, only its mass in each cell counts."""
 
     column: Tensor  # [..., 1]: which parameter it is about
+    log_odds: Tensor  # [..., value]: of each value's prior over the task's own, up to a constant
     cells: Cells
 
     @property
@@ -94,11 +101,13 @@ class CutMixture(Mixture):
         most = torch.where(is_upper, above[..., :-1, :], below[..., 1:, :])
         least = torch.where(is_upper, above[..., 1:, :], below[..., :-1, :])
         inside = most + torch.log1p(-(least - most).clamp(max=_ALIKE).exp())
-        return (self.log_weight[..., None, :] + inside).logsumexp(-1)
+        return ((self.log_weight[..., None, :] + inside).logsumexp(-1) + self.log_odds).log_softmax(
+            -1
+        )
 
     def probabilities(self) -> Tensor:
         """Of each value, [..., value]."""
-        return self.log_mass.softmax(-1)
+        return self.log_mass.exp()
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Log density of value [...]."""

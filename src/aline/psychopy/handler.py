@@ -1,17 +1,4 @@
-"""aline in a PsychoPy script: the protocol of PsychoPy's staircase and QuestPlus handlers.
-
-    from aline.psychopy import AlineHandler
-
-    handler = AlineHandler("psychometric", nTrials=30, target=["threshold", "slope"])
-    for level in handler:
-        ...                                   # show a stimulus of this level, wait for a key
-        handler.addResponse(key == "y")       # or addResponse(…, intensity=what was really shown)
-    print(handler.paramEstimate)
-    handler.saveAsText("data/observer1")
-
-It needs no PsychoPy: it is a `data` handler like PsychoPy's own, and may be given to an
-ExperimentHandler with `addLoop`. Names are PsychoPy's, so they are in its style.
-"""
+"""One adaptive procedure, with the names of PsychoPy's staircase and QuestPlus handlers."""
 
 from __future__ import annotations
 
@@ -92,25 +79,57 @@ class AlineHandler:
                 "a handler takes a yes or a no, and this model's trials give "
                 f"{model.spec.outcome.words()}: use aline.Experiment"
             )
-        (self._axis,) = model.spec.design.names
-        self.experiment = Experiment(
+        experiment = Experiment(
             model, target, horizon=nTrials, stop=stop, storage=storage, seed=seed, known=known,
-            prior=prior,
+            prior=prior, name=name or None,
         )  # fmt: skip
+        self._begin(experiment, startIntensity, extraInfo, name)
         self._restrict(model, intensityVals, minVal, maxVal)
+
+    def _begin(
+        self,
+        experiment: Experiment,
+        startIntensity: float | None,
+        extraInfo: Mapping[str, Any] | None,
+        name: str,
+    ) -> None:
+        self.experiment = experiment
+        (self._axis,) = experiment.spec.design.names
         if startIntensity is not None:
-            model.spec.design.read({self._axis: startIntensity})
+            experiment.spec.design.read({self._axis: startIntensity})
         self.startIntensity = startIntensity
         self.extraInfo = dict(extraInfo or {})
         self.name = name
-        self.intensities: list[float] = []
-        self.responses: list[float] = []
+        asked = [trial for trial in experiment.told if trial.source == "asked"]
+        self.intensities: list[float] = [float(trial.design[self._axis]) for trial in asked]
+        self.responses: list[float] = [trial.outcome for trial in asked]
         self.otherData: dict[str, list[Any]] = {}
-        self.thisTrialN = -1
-        self.finished = False
+        self.thisTrialN = len(asked) - 1
+        self.finished = experiment.finished
         self._trial: Trial | None = None
         self._warned: set[str] = set()
         self._exp: Any = None
+
+    @classmethod
+    def resume(
+        cls,
+        storage: str,
+        name: str = "",
+        *,
+        model: Model | None = None,
+        extraInfo: Mapping[str, Any] | None = None,
+    ) -> AlineHandler:
+        """Go on with the handler of this name in a storage, after a crash or on another day.
+
+        Every response is there; a trial that was open is given up. What `addOtherData` kept is not.
+        """
+        experiment = Experiment.resume(storage, name or None, model=model)
+        for trial in experiment.trials:
+            if trial.state == "asked":
+                experiment.abandon(trial)
+        handler = cls.__new__(cls)
+        handler._begin(experiment, None, extraInfo, name)
+        return handler
 
     def _restrict(
         self,

@@ -1,0 +1,157 @@
+"""The study page in real Chromium: a trial's time, long tasks, the second visit, the download.
+
+    python benchmarks/page.py --output results/page.json
+
+It needs chromium and chromedriver, selenium, and jsPsych in clients/js/example (scripts/system).
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+import numpy as np
+
+from aline import load
+from aline.app.web import export_web
+from aline.evaluation.estimates import Estimate
+from aline.evaluation.results import Row, result, row
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+from chromium import Browser, find, press, started, static_files, until, value  # noqa: E402
+
+EXPERIMENTS, OBSERVATIONS, AROUND = 8, 30, 5
+STUDY_TRIALS = 30
+BARS = {"milliseconds": 10.0, "longest_task": 50.0, "first_trial_seconds": 2.0,
+        "compressed_bytes": 5e6}  # fmt: skip
+
+# An experiment in a page of its own: tell, posterior and ask of trials around the thirtieth.
+TRIALS = """
+import { load, LocalExperiment } from "../aline.js";
+const longest = []; // tasks above 50 ms on this thread
+const watch = (list) => longest.push(...list.getEntries().map((one) => one.duration));
+new PerformanceObserver(watch).observe({ type: "longtask", buffered: true });
+const model = await load("./MODEL/"), times = [];
+for (let seed = 0; seed < EXPERIMENTS; seed++) {
+  const experiment = new LocalExperiment(model, { seed, target: ["threshold"], KNOWN trials: 60 });
+  let trial = await experiment.ask();
+  for (let told = 1; told <= LAST; told++) {
+    const before = performance.now();
+    await experiment.tell(trial, (7 * told + seed) % 3 ? 1 : 0);
+    await experiment.posterior();
+    trial = await experiment.ask();
+    if (told >= FIRST) times.push(performance.now() - before);
+    await new Promise((resolve) => setTimeout(resolve, 20)); // a participant takes longer
+  }
+}
+window.found = { times, longest };
+"""
+
+
+def measured(name: str, folder: Path) -> Iterator[Row]:
+    """All rows."""
+    make_site(name, folder)
+    with started(folder) as browser, static_files(folder) as origin:
+        browser.get(f"{origin}/example/trials.html")
+        found = until(lambda: value(browser, "window.found"))
+        for level in (0.5, 0.95):
+            spent = float(np.quantile(found["times"], level))
+            yield numbered(name, "milliseconds", spent, len(found["times"]), quantile=level)
+        longest = max([0.0, *found["longest"], *studied(browser, origin)])
+        yield numbered(name, "longest_task", longest, STUDY_TRIALS)
+        seconds, files = second_visit(browser, origin)
+        yield numbered(name, "first_trial_seconds", seconds, 1)
+        sizes = {path: compressed(folder / path) for path in files}
+        yield numbered(name, "compressed_bytes", sum(sizes.values()), len(sizes), part="study page")
+        ours = [path for path in sizes if "node_modules" not in path]
+        yield numbered(
+            name, "compressed_bytes", sum(sizes[p] for p in ours), len(ours), part="aline"
+        )
+
+
+def make_site(name: str, folder: Path) -> None:
+    """As a web host has it, with a page that only measures."""
+    client = ROOT / "clients" / "js"
+    shutil.copytree(client, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.map"))
+    export_web(load(name), folder / "example" / name)
+    known = "known: { guess: 0.5 }," if load(name).network.config.priors else ""
+    first, last = OBSERVATIONS - AROUND, OBSERVATIONS + AROUND
+    script = TRIALS.replace("MODEL", name).replace("KNOWN", known).replace("FIRST", str(first))
+    script = script.replace("EXPERIMENTS", str(EXPERIMENTS)).replace("LAST", str(last))
+    page = f'<!doctype html><script type="module">{script}</script>'
+    (folder / "example" / "trials.html").write_text(page)
+
+
+def studied(browser: Browser, origin: str) -> list[float]:
+    """Tasks above 50 ms on the main thread of a whole study by keyboard, in milliseconds."""
+    browser.get(f"{origin}/example/?trials={STUDY_TRIALS}&participant=1")
+    browser.execute_script(
+        "window.tasks = []; new PerformanceObserver((list) => list.getEntries().forEach("
+        "(one) => tasks.push(one.duration))).observe({ type: 'longtask', buffered: true })"
+    )
+    until(lambda: "Which one is brighter" in browser.page_source)
+    press(browser, " ")
+    for number in range(STUDY_TRIALS):
+        find(browser, f".aline-stimulus[data-trial='{number}'] canvas")
+        press(browser, "f" if number % 3 else "j")
+    find(browser, "#result")
+    found: list[float] = value(browser, "window.tasks")
+    return found
+
+
+def second_visit(browser: Browser, origin: str) -> tuple[float, list[str]]:
+    """Seconds from opening the page to the first stimulus, and the files that it took."""
+    browser.get(f"{origin}/example/?participant=2")
+    until(lambda: "Which one is brighter" in browser.page_source)
+    press(browser, " ")
+    find(browser, ".aline-stimulus canvas")
+    waiting = value(browser, "performance.now()") / 1000
+    loaded = value(browser, "performance.getEntriesByType('resource').map((one) => one.name)")
+    in_worker = ["operators", "tensors", "products", "normal", "onnx", "runtime", "worker"]
+    paths = {urlparse(url).path.lstrip("/") for url in loaded if url.startswith(origin)}
+    paths |= {f"local/{name}.js" for name in in_worker} | {"example/index.html"}
+    return waiting, sorted(path for path in paths if not path.endswith(".ico"))
+
+
+def compressed(path: Path) -> int:
+    """As most hosts send a file."""
+    return len(gzip.compress(path.read_bytes(), 6))
+
+
+def numbered(name: str, metric: str, number: float, count: int, **more: Any) -> Row:
+    """One number of the page."""
+    found = row(name, "aline.js", "page", metric, None, Estimate(number, 0.0, count))
+    return {**found, "ci95": None, **more}
+
+
+def main() -> None:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--output", type=Path, help="write the result as JSON")
+    parser.add_argument("--model", default="detection")
+    arguments = parser.parse_args()
+    began, found = time.perf_counter(), []
+    with tempfile.TemporaryDirectory() as folder:
+        for one in measured(arguments.model, Path(folder)):
+            found.append(one)
+            bar = BARS[one["metric"]]
+            verdict = "met" if one["value"] <= bar else "MISSED"
+            print(f"{one['metric']:20} {one['value']:12.4g}  bar {bar:g}: {verdict}", flush=True)
+    if arguments.output:
+        digest = load(arguments.model).digest  # of which weights: times depend on sizes alone
+        whole = result("page", found, time.perf_counter() - began, digest=digest)
+        arguments.output.write_text(json.dumps(whole, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
