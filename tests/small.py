@@ -49,11 +49,16 @@ def small_model(task: str | Task = "psychometric", **options: str) -> Model:
     return Model(small_network(task, **options))  # type: ignore[arg-type]
 
 
+def save_untrained(name: str, folder: Path) -> None:
+    """An untrained model of a built-in task, which takes priors."""
+    config = ModelConfig(priors=True, **SIZES)  # type: ignore[arg-type]
+    Model(fresh(get(name).fitted().spec, config, seeded(0)).eval()).save(folder)
+
+
 def save_detection(folder: Path) -> None:
-    """An untrained model of detection, which takes priors, unless a trained one is shipped."""
+    """An untrained model of detection, unless a trained one is shipped."""
     if "detection" not in shipped():
-        config = ModelConfig(priors=True, **SIZES)  # type: ignore[arg-type]
-        Model(fresh(get("detection").fitted().spec, config, seeded(0)).eval()).save(folder)
+        save_untrained("detection", folder)
 
 
 def small_functions(

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 import torch
 from matplotlib import pyplot
-from small import save_detection
+from small import save_detection, save_untrained
+
+from aline.zoo import shipped
 
 ROOT = Path(__file__).parents[1]
 README, DOCS = ROOT / "README.md", ROOT / "docs"
@@ -112,10 +114,40 @@ def test_the_examples_of_psychophysics_run(run, capsys) -> None:
     assert -40 <= names["handler"].paramEstimate["threshold"] <= 0
 
 
+READY_MADE = ("psychometric", "detection", "discounting", "risk", "retention", "csf")
+
+
+def test_the_ready_made_experiments_run(run, capsys) -> None:
+    for name in READY_MADE:
+        save_untrained(name, Path("runs") / name)
+    names = run(
+        *blocks(DOCS / "experiments.md"),
+        yes_or_no=respond,
+        is_right=lambda level: level > -20,
+        takes_now=lambda reward, days: reward > 100 / (1 + 0.01 * days),
+        takes_lottery=lambda design: design["reward"] > 2 * design["reference"],
+        count_recalled=lambda time: int(10 / (time + 1)),
+        reads_letter=lambda contrast, frequency: contrast > 0.01 * frequency,
+    )
+    assert names["curves"].shape == (1000, 50)
+    assert names["screen"].ask().design["contrast"] in (0.01, 0.03, 0.1, 0.3, 1.0)
+    assert capsys.readouterr().out.count("{") == 2  # the probabilities of two laws, twice
+
+
+def test_the_page_says_which_weights_are_shipped() -> None:
+    rows = re.findall(
+        r"^\| \[`(\w+)`\].* \| (shipped|`aline train \w+`) \|$",
+        (DOCS / "experiments.md").read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
+    expected = [(n, "shipped" if n in shipped() else f"`aline train {n}`") for n in READY_MADE]
+    assert rows == expected
+
+
 def test_every_page_with_an_example_is_run() -> None:
     """Here, in tests/test_format.py, or in tests/app/service."""
     here = {"README", "quickstart", "howto", "concepts", "research", "outcomes", "designs"}
-    others = {"psychophysics", "format", "service"}
+    others = {"psychophysics", "experiments", "format", "service"}
     assert {page.stem for page in PAGES if blocks(page)} == here | others
 
 

@@ -51,6 +51,14 @@ def test_one_of_noise_is_a_difference_over_the_root_of_two() -> None:
     assert yes.exp().item() == pytest.approx(0.01 + 0.98 * 0.9213504, abs=1e-4)
 
 
+def test_a_logistic_choice_of_the_documented_steepness_rises_as_fast() -> None:
+    """Its slope where both are worth the same is tau / 4; docs/experiments.md gives alpha."""
+    tau, step = 1.5, 0.01
+    theta = given(HYPERBOLIC, alpha=2.2 / tau)
+    low, high = (probability(advantage(theta, offer(50 + d, 100.0))).item() for d in (-step, step))
+    assert (high - low) / (2 * step) == pytest.approx(tau / 4, rel=0.02)
+
+
 def test_the_prior_reaches_what_others_use() -> None:
     """Rates of DAD's N(-4.25, 1.5), and ADOpy's from 1e-5 to 1 a week, within two deviations."""
     scale = get("discounting").spec.parameters

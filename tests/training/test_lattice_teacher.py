@@ -189,8 +189,8 @@ def test_it_is_the_default_where_it_applies() -> None:
     assert isinstance(getattr(chosen(get("linear")), "__self__", None), ParticleTeacher)
     assert chosen(get("gp1d")) is paired_pool_loss
     for name in aline.tasks.BUILT_IN:
-        is_psychometric = name.startswith("psychometric") or name == "detection"
-        assert (requirement(get(name)) is None) is is_psychometric
+        is_small = name.startswith("psychometric") or name in ("detection", "risk")
+        assert (requirement(get(name)) is None) is is_small
 
 
 BOX = Box(x=(-1.0, 1.0))

@@ -6,7 +6,8 @@ of it, the ambiguity, is hidden. Utilities are
 
     (probability - beta ambiguity / 2) reward^alpha   and   0.5 reference^alpha
 
-and the choice is logistic in their difference times gamma. Designs and priors are ADOpy's.
+and the choice is logistic in their difference times gamma. Probabilities and ambiguities are
+Levy's, amounts and priors ADOpy's.
 """
 
 from __future__ import annotations
@@ -73,5 +74,6 @@ def risk(horizon: int = 60) -> Task:
         log_likelihood=log_likelihood,
         horizon=horizon,
         targets={every: 1.0, every[:2]: 1.0, ("alpha",): 0.5, ("beta",): 0.5},
+        model={"priors": True},
         config={"horizon": horizon},
     )
