@@ -43,6 +43,7 @@ BETA, LAPSE, GUESS = (2.0, 5.0), 0.04, 0.5
 NODES = {"threshold": 161, "slope": 16, "lapse": 6}  # of the grids
 DRAWS, BATCH = 1000, 125
 LEVELS = (0.5, 0.9, 0.95)
+STIMULI = {"stimulus": torch.linspace(*RANGE, STEPS).tolist()}
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,8 @@ class Study:
 
     @property
     def stimuli(self) -> Tensor:
-        """On offer at every trial, [stimulus, 1]."""
-        return torch.linspace(-1, 1, STEPS)[:, None]
+        """On offer at every trial, [stimulus, 1]; the very ones that grid methods know."""
+        return self.task.spec.design.read(STIMULI)
 
     def play(self, policy: Policy, rows: slice, trials: int) -> Context:
         """Some observers."""
@@ -192,11 +193,11 @@ def main(
     prior = network_prior(trained.spec.parameters, knowledge)
     assert prior is not None
     correction = shape_correction(trained.spec.parameters, knowledge)
-    lattice, stimuli = fine_grid(task), {"stimulus": torch.linspace(*RANGE, STEPS).tolist()}
+    lattice = fine_grid(task)
     found = {
         "aline": by_network(trained, study, lengths, prior, correction),
-        "questplus": by_grid(QuestPlus(task, lattice, stimuli), study, lengths),
-        "psi-marginal": by_grid(PsiMarginal(task, lattice, stimuli), study, lengths),
+        "questplus": by_grid(QuestPlus(task, lattice, STIMULI), study, lengths),
+        "psi-marginal": by_grid(PsiMarginal(task, lattice, STIMULI), study, lengths),
     }
     truth = task.spec.parameters.to_labels(study.theta)["threshold"]
     rows = [one for n in lengths for one in rows_of(found, truth, n)]

@@ -8,7 +8,9 @@ nats a parameter, with p by quadrature on a grid around the posterior.
 
 from __future__ import annotations
 
+import json
 import math
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +24,9 @@ from aline import load
 from aline.engine import BatchEngine
 from aline.episodes import Context, goal_of, play
 from aline.evaluation.estimates import mean
-from aline.evaluation.results import Results
+from aline.evaluation.results import result
 from aline.experiment.knowledge import network_prior
+from aline.files import write_atomically
 from aline.model import Model
 from aline.model.prior import KNOWN, own_prior
 from aline.policies import LearnedPolicy
@@ -31,7 +34,7 @@ from aline.spaces.outcomes import Mixture
 from aline.tasks import Task, simulator_of
 from aline.training.priors import draw_priors, draw_truths, without_known
 
-NODES = 31  # of the grid, a parameter that is not known
+NODES = 21  # of the grid, a parameter that is not known
 FAR = 6.0  # standard deviations of q that the grid reaches to each side
 
 
@@ -133,7 +136,7 @@ def rows_of(model: Model, kind: str, values: Tensor) -> Iterator[dict[str, Any]]
 
 
 def main(
-    model: str = "detection",
+    model: Annotated[str, typer.Argument(help="A model trained with priors.")] = "detection",
     experiments: Annotated[int, typer.Option(help="A kind of knowledge.")] = 500,
     seed: int = 0,
     out: Path = Path("results/knowledge.json"),
@@ -142,15 +145,17 @@ def main(
     trained = load(model)
     task = simulator_of(trained.spec)
     assert task is not None
-    results = Results("knowledge")
+    rows: list[dict[str, Any]] = []
+    began = time.monotonic()
     for kind in ("own", "guess", "guess and lapse", "family"):
         generator = torch.Generator().manual_seed(seed)
         prior = priors_of(trained, kind, experiments, generator)
         values = gaps(trained, task, played(trained, task, prior, generator))
         for row in rows_of(trained, kind, values):
             print(f"{row['method']:<28}{row['target']:<12}{row['value']:.4f} ± {row['ci95']:.4f}")
-            results.rows.append(row)
-    results.write(out)
+            rows.append(row)
+    found = result("knowledge", rows, time.monotonic() - began)
+    write_atomically(out, json.dumps(found, indent=1).encode())
 
 
 if __name__ == "__main__":

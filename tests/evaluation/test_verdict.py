@@ -166,6 +166,12 @@ def test_level_with_the_fixed_schedule_is_said() -> None:
     assert 'policy="fixed"' in str(found.remedy)
 
 
+def test_where_greedy_play_gains_no_more_nobody_is_sent_to_train_longer() -> None:
+    found = made(3.02, random=2.5, fixed=3.0, greedy=3.0)
+    assert "adapting gains little here" in str(found.remedy)
+    assert "Train longer" not in str(found.remedy)
+
+
 def test_near_the_cap_nothing_is_called_the_same() -> None:
     found = made(9.1, random=9.1, fixed=9.1)
     assert found.is_near_cap

@@ -105,6 +105,11 @@ class Verdict:
             return "Does simulate use its design? If so, any design will do."
         if all(map(_is_above, self._planned)) and self._clearly_better() is None:
             return None
+        if self._clearly_better() is None and self.is_near_greedy:
+            return (
+                "So does exact greedy play, within what was measured: adapting gains little here, "
+                'and the fixed schedule is as good (policy="fixed").'
+            )
         is_below_fixed = not _is_above(self.ours_minus[FIXED])
         if is_below_fixed and _is_above(self.over_random[FIXED]):
             return f'Train longer ({self._longer}), or use the fixed schedule (policy="fixed").'
@@ -163,6 +168,12 @@ class Verdict:
             return None
         greedy = self.gained[GREEDY].value
         return (greedy + self.ours_minus[GREEDY].value) / greedy
+
+    @property
+    def is_near_greedy(self) -> bool:
+        """Whether more training would hardly find better designs."""
+        is_chosen = _is_above(self.ours_minus[RANDOM])
+        return is_chosen and self.share_of_greedy is not None and self.share_of_greedy >= NEAR
 
     def _nats(self, name: str) -> str:
         return f"{self.gained[name].value:.2f} nats"
