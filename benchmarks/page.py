@@ -120,7 +120,9 @@ def second_visit(browser: Browser, origin: str) -> tuple[float, list[str]]:
     in_worker = ["operators", "tensors", "products", "normal", "onnx", "runtime", "worker"]
     paths = {urlparse(url).path.lstrip("/") for url in loaded if url.startswith(origin)}
     paths |= {f"local/{name}.js" for name in in_worker} | {"example/index.html"}
-    return waiting, sorted(path for path in paths if not path.endswith(".ico"))
+    return waiting, sorted(
+        path for path in paths if path.endswith((".js", ".json", ".onnx", ".css", ".html"))
+    )
 
 
 def compressed(path: Path) -> int:
