@@ -28,9 +28,8 @@ def simulate(theta, design, generator):
 
 def log_likelihood(theta, design, outcome):
     """Of ordered levels."""
-    every = shares(theta, design)
-    index = (outcome.long() - 1).expand(every.shape[:-1])[..., None]
-    return every.gather(-1, index)[..., 0].log()
+    every, chosen = shares(theta, design), outcome.long() - 1
+    return sum(torch.where(chosen == k, every[..., k], 0.0) for k in range(5)).log()
 
 
 task = aline.Task(

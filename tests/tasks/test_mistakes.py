@@ -140,3 +140,29 @@ def test_priors_far_wider_than_the_design_can_tell() -> None:
 
 def test_a_warning_is_one_line() -> None:
     assert "\n" not in one_warning(make(parameters={"threshold": Normal(0.0, 200.0)}))
+
+
+def test_a_likelihood_that_does_not_broadcast_is_as_good() -> None:
+    """As with a gather, whose index must have the shape of what it picks from."""
+
+    def picked(theta: Any, design: Any, outcome: Tensor) -> Tensor:
+        p = probability(theta, design)
+        both = torch.stack([1 - p, p], -1)
+        return both.gather(-1, outcome.long().expand(p.shape)[..., None])[..., 0].log()
+
+    def plain(theta: Any, design: Any, outcome: Tensor) -> Tensor:
+        p = probability(theta, design)
+        return torch.where(outcome > 0, p, 1 - p).log()
+
+    one, other = make(log_likelihood=picked).fitted(), make(log_likelihood=plain).fitted()
+    theta, designs = torch.randn(2, 1, 3, 1), torch.rand(2, 1, 1, 4, 1)
+    outcomes = torch.tensor([-1.0, 1.0]).view(1, 2, 1, 1)
+    found = one.log_prob(theta, designs, outcomes)
+    assert found.shape == (2, 2, 3, 4)
+    torch.testing.assert_close(found, other.log_prob(theta, designs, outcomes))
+    quiet(make(log_likelihood=picked))
+
+
+def test_a_likelihood_whose_outcomes_are_not_certain_together_is_a_doubt() -> None:
+    task = make(log_likelihood=lambda theta, design, outcome: probability(theta, design))
+    assert "must sum to one, and those of log_likelihood sum to" in one_warning(task)

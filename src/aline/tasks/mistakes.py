@@ -20,6 +20,9 @@ WORLDS, DESIGNS = 128, 16  # that a simulator is tried on
 FLAT = 0.02  # of the noise: a design that changes answers by less is not told from another
 MOST_FLAT = 0.8  # of the worlds may be so everywhere
 
+MANY = 64  # outcomes that are visited
+UNSURE = 0.05  # by which their probabilities may miss one: likelihoods are often cut at a floor
+
 NUMPY = (
     "rng = numpy.random.default_rng(int(torch.randint(2**31, (), generator=generator))) for numpy"
 )
@@ -31,7 +34,7 @@ def check(task: Task) -> None:
     generator = torch.Generator()
     world = task.draw(3, generator)
     _simulate(world, task.spec.design.sample(3, 5, generator), generator)
-    for doubt in doubts(task):
+    for doubt in (*doubts(task), *likelihood_doubts(task)):
         warnings.warn(f"task {task.spec.name}: {doubt}", TaskWarning, stacklevel=4)
 
 
@@ -89,6 +92,24 @@ def doubts(task: Task) -> Iterator[str]:
             "designs should tell values of the parameters apart, and for "
             f"{flat:.0%} of the prior's draws the answers are the same at every design: narrow "
             "the priors to what the design can tell, or widen the design"
+        )
+
+
+def likelihood_doubts(task: Task) -> Iterator[str]:
+    """Whether all outcomes together are certain, where they can be visited."""
+    every = task.spec.outcome.enumerate()
+    if task.log_likelihood is None or task.latent is not None or every is None or len(every) > MANY:
+        return
+    theta = task.draw(WORLDS, _seeded(0)).theta
+    designs = task.spec.design.sample(WORLDS, DESIGNS, _seeded(1))
+    outcomes = every.view(len(every), 1, 1, *every.shape[1:])
+    log_prob = task.log_prob(theta, designs, outcomes.expand(-1, WORLDS, DESIGNS, *every.shape[1:]))
+    total = log_prob.double().exp().sum(0)
+    worst = float(total.flatten()[(total - 1).abs().nan_to_num(torch.inf).argmax()])
+    if not abs(worst - 1) < UNSURE:
+        yield (
+            "the probabilities of all outcomes must sum to one, and those of log_likelihood sum to "
+            f"{worst:.3g}: return the logarithm of each outcome's probability, as simulate draws it"
         )
 
 

@@ -329,12 +329,28 @@ class Task:
         """
         if self.log_likelihood is None:
             raise InputError(f"task {self.spec.name} has no log_likelihood: give one to Task(...)")
-        found = self.log_likelihood(
-            self.spec.parameters.to_user(theta[..., None, :]),
+        try:
+            found = self._log_likelihood_of(theta[..., None, :], designs, outcomes)
+        except (IndexError, RuntimeError):
+            # A likelihood that does not broadcast: with tensors of one shape it is only slower.
+            event = len(self.spec.outcome.event_shape)
+            told = outcomes.shape[: outcomes.dim() - event]
+            shape = torch.broadcast_shapes((*theta.shape[:-1], 1), designs.shape[:-1], told)
+            found = self._log_likelihood_of(
+                theta[..., None, :].expand(*shape, theta.shape[-1]),
+                designs.expand(*shape, designs.shape[-1]),
+                outcomes.expand(*shape, *outcomes.shape[outcomes.dim() - event :]),
+            )
+        return found if torch.is_tensor(found) else torch.as_tensor(found, dtype=theta.dtype)
+
+    def _log_likelihood_of(self, theta: Tensor, designs: Tensor, outcomes: Tensor) -> Tensor:
+        """By the user's own function, in the user's units."""
+        assert self.log_likelihood is not None
+        return self.log_likelihood(
+            self.spec.parameters.to_user(theta),
             self.spec.design.name_columns(designs),
             self.spec.outcome.to_user(outcomes),
         )
-        return found if torch.is_tensor(found) else torch.as_tensor(found, dtype=theta.dtype)
 
 
 @dataclass(frozen=True)
