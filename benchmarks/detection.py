@@ -217,10 +217,10 @@ def rows_of(found: dict[str, dict[int, Found]], truth: Tensor, n: int) -> list[d
         rmse = one.value**0.5
         rows.append(_row(name, "rmse", n, Estimate(rmse, one.ci95 / (2 * rmse), one.n)))
         away = (told[n]["rank"] - 0.5).abs()
-        rows += [_row(name, f"coverage {level}", n, mean((away <= level / 2).double()))
+        rows += [_row(name, f"coverage_{level}", n, mean((away <= level / 2).double()))
                  for level in LEVELS]  # fmt: skip
     for name in ("questplus", "psi-marginal"):
-        rows.append(_row("aline", f"rmse over {name}", n, ratio(squares["aline"], squares[name])))
+        rows.append(_row("aline", f"rmse_over_{name}", n, ratio(squares["aline"], squares[name])))
     return rows
 
 

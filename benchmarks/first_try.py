@@ -164,7 +164,8 @@ def main(
     out: Path = Path("results/first_try.json"),
 ) -> None:
     """Train and measure tasks; rows of others stay."""
-    kept = json.loads(out.read_text())["rows"] if out.exists() else []
+    before = json.loads(out.read_text()) if out.exists() else {}
+    kept, trained = before.get("rows", []), before.get("trained", {})
     for name in tasks or names():
         task = runpy.run_path(str(FOLDER / f"{name}.py"))["task"]
         began, cpu = time.monotonic(), time.process_time()
@@ -178,7 +179,9 @@ def main(
         )
         trial.measure(model, episodes)
         kept = [one for one in kept if one["task"] != name] + trial.rows
-        found = {"bench": "first_try", **provenance(), "budget": budget, "rows": kept}
+        made = provenance()
+        trained[name] = {"budget": budget, "commit": made["commit"], "seed": seed}
+        found = {"bench": "first_try", **made, "trained": trained, "rows": kept}
         write_atomically(out, json.dumps(found, indent=1).encode())
 
 

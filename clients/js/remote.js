@@ -43,7 +43,7 @@ export class Client {
     return (await this.call("GET", `/experiments?start=${start}&limit=${limit}`)).experiments;
   }
 
-  /** Start an experiment: { target, horizon, stop, name, seed, metadata }, all optional. */
+  /** Start an experiment: { target, horizon, stop, name, seed, metadata, known, units }, all optional. */
   async create(model, settings = {}) {
     const { name } = await this.call("POST", "/experiments", { model, ...settings });
     return new Experiment(this, name);

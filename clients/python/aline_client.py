@@ -72,10 +72,14 @@ class Client:
         path = f"/experiments?start={start}&limit={limit}"
         return self._call("GET", path)["experiments"]
 
-    def create(self, model, target=None, horizon=None, stop=None, name=None, seed=0, metadata=None):
-        """Start an experiment."""
+    def create(
+        self, model, target=None, horizon=None, stop=None, name=None, seed=0, metadata=None,
+        known=None, units=None,
+    ):  # fmt: skip
+        """Start an experiment; `known` {"guess": 0.5}, `units` {"stimulus": [-40, 0]}."""
         body = {"model": model, "seed": seed, "metadata": metadata or {}}
         given = {"target": target, "horizon": horizon, "stop": stop, "name": name}
+        given.update(known=known, units=units)
         body.update({key: value for key, value in given.items() if value is not None})
         return Experiment(self, self._call("POST", "/experiments", body)["name"])
 

@@ -54,6 +54,26 @@ def test_a_whole_experiment_equals_the_librarys(client: TestClient) -> None:
     assert predicted["interval"] is None
 
 
+def test_known_values_and_units_are_those_of_the_library(client: TestClient) -> None:
+    """A forced choice in dB."""
+    settings: dict[str, Any] = {"known": {"guess": 0.5}, "horizon": 4}
+    path = create(client, model="detection", units={"stimulus": [-40.0, 0.0]}, **settings)
+    run(client, path, 4)
+    model = aline.load("detection").in_units(stimulus=(-40, 0))
+    own = aline.Experiment(model, **settings)
+    while not own.finished:
+        trial = own.ask()
+        own.tell(trial, trial.number % 2)
+    shown = client.get(path).json()
+    assert shown["target"] == ["threshold", "slope", "lapse"]
+    assert [t["design"] for t in shown["trials"]] == [t.design for t in own.trials]
+    known = client.get(f"{path}/posterior").json()["parameters"]
+    assert known["threshold"]["mean"] == pytest.approx(own.posterior().mean["threshold"])
+    refused = client.post(API, json={"model": "psychometric", "known": {"guess": 0.5}})
+    assert refused.status_code == 422
+    assert "own priors alone" in refused.text
+
+
 def test_trials_can_be_told_elsewhere_abandoned_redone_and_taken_back(client: TestClient) -> None:
     path = create(client)
     client.post(f"{path}/ask")

@@ -129,6 +129,8 @@ async def create(request: Request, body: schemas.NewExperiment, key: Key = None)
             stop=body.stop,
             seed=body.seed,
             metadata=body.metadata,
+            known=body.known,
+            units=body.units,
         )
         return _shape(desk)(experiment)
 

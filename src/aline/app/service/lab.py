@@ -13,7 +13,7 @@ import hashlib
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -110,10 +110,17 @@ class Lab:
     # Experiments.
 
     def create(
-        self, model: str, *, key: str | None, name: str | None, **settings: Any
+        self,
+        model: str,
+        *,
+        key: str | None,
+        name: str | None,
+        units: Mapping[str, tuple[float, float]] | None = None,
+        **settings: Any,
     ) -> Experiment:
         """Start an experiment; the same key again means the same experiment."""
         used = self.model(model)
+        used = used.in_units(**units) if units else used
         if name is None and key is not None:
             name = f"{used.spec.name}-{hashlib.sha256(key.encode()).hexdigest()[:10]}"
             self._check_unused(key, name)
@@ -138,8 +145,8 @@ class Lab:
         new = MemoryStorage()
         Experiment(model, storage=new, name=name, key=key, **settings)
         (wanted,), there = new.read(name), self.storage.read(name)[0]
-        for what in ("task", "model", "target", "horizon", "stop", "seed", "metadata"):
-            if there.get(what) != wanted[what]:
+        for what in ("task", "model", "target", "horizon", "stop", "seed", "metadata", "prior"):
+            if there.get(what) != wanted.get(what):
                 raise _reused(key, name, what)
 
     def names(self) -> list[str]:
@@ -170,6 +177,9 @@ class Lab:
         source = first.get("model", {}).get("source")
         known = next((n for n, where in self._sources.items() if _same(where, source)), None)
         model = None if known is None else self.model(known)
+        units = first.get("model", {}).get("units")
+        if model is not None and units:
+            model = model.in_units(**units)
         return self._keep(Experiment.resume(self.storage, name, model))
 
     def _keep(self, experiment: Experiment) -> Place:

@@ -108,6 +108,20 @@ class NewExperiment(Request):
             description='Yours. {"simulated": 1}, a seed, asks for a simulated participant.',
         ),
     ] = {}
+    known: Annotated[
+        dict[Text, Number] | None,
+        Field(
+            description="Values of parameters that are known, where the model was trained for it.",
+            examples=[None],
+        ),
+    ] = None
+    units: Annotated[
+        dict[Text, tuple[Number, Number]] | None,
+        Field(
+            description="The range of the stimuli in your units, for a model that takes any.",
+            examples=[None],
+        ),
+    ] = None
 
 
 class Change(Request):
