@@ -136,6 +136,11 @@ export class Experiment {
     return (await this.post("/attach", { designs, outcomes })).trials;
   }
 
+  /** Ask only for { candidates }, or in a { box }, from now on; {} is anywhere again. */
+  restrict(restriction = {}) {
+    return this.post("/restrict", restriction);
+  }
+
   /** What is known: name -> { mean, std, interval }. */
   async posterior(level = 0.95, refined = false) {
     const path = `${this.path}/posterior?level=${level}&refined=${refined}`;
