@@ -13,7 +13,7 @@ from aline import zoo
 from aline.app.tables import duration
 from aline.errors import StateError, UserError
 from aline.model import Model
-from aline.tasks import get
+from aline.tasks import get, is_differentiable
 
 WHY_NOT = "not_repeatable"
 """In a card's training: the sentence which says that no command makes the model, and why."""
@@ -32,7 +32,7 @@ def recipe(model: Model) -> list[str]:
 
 def changed_since(model: Model) -> dict[str, tuple[Any, Any]]:
     """Settings whose default is another one now: as the model was made, and today's."""
-    from aline.training.train import default_config, default_model, is_differentiable
+    from aline.training.train import default_config, default_model
 
     task = get(model.spec.name)
     pairs = (
