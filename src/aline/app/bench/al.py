@@ -54,6 +54,7 @@ TIMED = ("aline", ENSEMBLE, "ace-us", "gp-rs", "gp-us", "gp-vr", "gp-epig")
 PUBLISHED = {
     "aline": (0.05, 0.28, 0.03, 0.025, 0.04, 0.025, 0.10, 0.08, 0.66),
     "ace-us": (0.055, 0.355, 0.107, 0.025, 0.13, 0.032, 0.14, 0.11, 0.67),
+    "best-gp": (0.05, 0.28, 0.015, 0.025, 0.02, 0.030, 0.14, 0.12, 0.13),
 }
 PUBLISHED_LOG_Q = {"aline": 0.08, "ace-us": -0.06, "ace-rs": -0.10}
 PUBLISHED_SECONDS = {
