@@ -6,7 +6,8 @@ Of the rows of docs/results.md ten are picked; the command in each one's file is
 folder of its own, and the new value is held against the old one with its interval. The same seed on
 the same kind of machine gives the same numbers but for times; with `--seed` the experiments are
 others, and the interval is that of the difference. Rows whose command takes longer than the limit,
-or needs a model that is not at hand, are not among those picked; how many these are is said.
+or needs a model that is not at hand, are not among those picked; how many these are is said. Nor are
+those of a run that went on from an earlier one, whose time is not that of all of it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from aline.files import write_atomically
 ROOT = Path(__file__).parents[1]
 PATTERN = re.compile(r"^\| (.*?) \| `(results/[\w.-]+\.json)` `(.*?)` \| (-?[\d.]+)", re.MULTILINE)
 OUTPUTS = ("--output", "--out")
-LEFT_OUT = ("--record", "--resume")  # which write to a card, or take what was measured before
+LEFT_OUT = ("--record",)  # it writes to a card
 Found = dict[str, Any]
 
 
@@ -51,6 +52,13 @@ class Figure:
         found: Found = json.loads((ROOT / self.file).read_text(encoding="utf-8"))
         return found
 
+    @property
+    def command(self) -> str:
+        """What made the file; of a run of all benchmarks, what makes this one alone."""
+        made = self.result
+        words: str = made["command"]
+        return f"aline bench {made['bench']}" if words.startswith("aline bench all") else words
+
     def row_of(self, rows: Sequence[Found]) -> Found | None:
         """The row of a file with this key."""
         wanted = [part.split("=") for part in self.key.split(" ")]
@@ -66,10 +74,9 @@ def figures(page: Path) -> list[Figure]:
 
 def why_not(figure: Figure, seconds: float) -> str | None:
     """Why a row cannot be had again within a time, if it cannot."""
-    made = figure.result
-    taken, words = made.get("seconds"), shlex.split(made["command"])
-    if not taken:
-        return "its file does not say how long it took"
+    taken, words = figure.result.get("seconds"), shlex.split(figure.command)
+    if not taken or "--resume" in words:
+        return "its file does not say how long all of it took"
     if taken > seconds:
         return f"it takes {taken:.0f} s"
     missing = [w for w in words if w.startswith("runs/") and not (ROOT / w).exists()]
@@ -152,11 +159,11 @@ def picked(count: int, seconds: float, seed: int) -> tuple[list[Figure], dict[st
 
 def run_all(chosen: Sequence[Figure], seconds: float, seed: int | None) -> Iterator[Found]:
     """Each command once, whatever rows are of its file."""
-    for command in dict.fromkeys(figure.result["command"] for figure in chosen):
+    for command in dict.fromkeys(figure.command for figure in chosen):
         print(f"# {command}", flush=True)
         rows, why = rerun(command, seconds, seed)
         for figure in chosen:
-            if figure.result["command"] == command:
+            if figure.command == command:
                 yield checked(figure, rows, why, seed is not None)
 
 

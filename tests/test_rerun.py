@@ -32,7 +32,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write(folder: Path, command: str, seconds: float | None = 1.0) -> None:
-    result = {"command": command, "seconds": seconds, "rows": [ROW]}
+    result = {"bench": "al", "command": command, "seconds": seconds, "rows": [ROW]}
     (folder / "results" / "one.json").write_text(json.dumps(result))
 
 
@@ -54,6 +54,14 @@ def test_what_does_not_fit_is_not_picked_and_is_said(checkout: Path) -> None:
     assert rerun.picked(10, 60, seed=0) == ([], {"runs/mine is not at hand": 1})
     write(checkout, "one.py 1 --output results/one.json", seconds=None)
     assert rerun.picked(10, 60, seed=0)[0] == []
+    write(checkout, "aline bench al --resume")
+    assert rerun.picked(10, 60, seed=0)[0] == []
+
+
+def test_a_row_of_a_run_of_all_is_made_by_its_own_benchmark(checkout: Path) -> None:
+    write(checkout, "aline bench all --full")
+    (figure,) = rerun.picked(10, 60, seed=0)[0]
+    assert figure.command == "aline bench al"
 
 
 def test_a_command_that_fails_is_said(checkout: Path) -> None:
@@ -66,7 +74,7 @@ def test_a_command_that_fails_is_said(checkout: Path) -> None:
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("aline bench al --resume", ["-m", "aline", "bench", "al", "--out", "F"]),
+        ("aline bench al", ["-m", "aline", "bench", "al", "--out", "F"]),
         ("aline evaluate ces --record --output results/a.json",
          ["-m", "aline", "evaluate", "ces", "--output", "F/a.json"]),
     ],
