@@ -103,7 +103,7 @@ def test_what_cannot_be_is_not_drawn() -> None:
 
 
 def test_nothing_that_q_holds_possible_can_be() -> None:
-    with pytest.raises(InputError, match=r"only 0 of 2048 draws.*check the log_likelihood of task"):
+    with pytest.raises(InputError, match=r"only 0 of 4096 draws.*check the log_likelihood of task"):
         edge(-1.0).draw(torch.Generator())
 
 

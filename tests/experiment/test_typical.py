@@ -5,9 +5,14 @@ import math
 import numpy as np
 import pytest
 import torch
-from small import seeded
+from small import seeded, small_model
+from torch.distributions import Normal
 
+from aline.engine import BatchEngine
+from aline.episodes import Context
+from aline.evaluation.faults import Fault, check_experiments, faulty_experiments
 from aline.experiment.experiment import Experiment
+from aline.experiment.shifts import SIZES, can_shift, payoffs_of_shifts
 from aline.experiment.typical import (
     HIGHER,
     LEVEL,
@@ -27,6 +32,9 @@ from aline.spaces.outcomes.categorical import Labelled
 from aline.spaces.outcomes.count import Counted
 from aline.spaces.outcomes.mixture import Censored, Mixture
 from aline.spaces.outcomes.ordinal import Rated
+from aline.tasks import get
+from aline.tasks.linear import NOISE as LINE_NOISE
+from aline.tasks.linear import exact_posterior
 from aline.zoo import load
 
 SHIFTS = [fault for fault, _, _ in SHAPES]
@@ -51,7 +59,8 @@ def test_no_bet_is_expected_to_win_where_the_belief_is_right(kind: str) -> None:
     draws = belief.sample(40_000, seeded(1)).double()
     many = belief.each(lambda tensor: tensor.expand(len(draws), *tensor.shape))
     paid = payoffs(outcome, many, draws)
-    assert paid.shape == (len(draws), len(list(bets_on(outcome))))
+    plain = [fault for _, fault in bets_on(outcome) if fault != SWAPPED]
+    assert paid.shape == (len(draws), len(plain))
     error = paid.std(0) / math.sqrt(len(draws))
     assert ((paid.mean(0) - 1).abs() <= 4 * error + 1e-9).all()
 
@@ -118,6 +127,54 @@ def test_one_outcome_alone_raises_no_flag() -> None:
     evidence = Evidence.start(Real(0.0, 1.0), 10)
     assert evidence.after(np.full(len(SHAPES), 1e12), np.ones(0)).most < MOST
     assert evidence.after(np.full(len(SHAPES), 1e12), np.ones(0)).finding is None
+
+
+def shifted_experiments(size: float, since: int, episodes: int = 40) -> list[Evidence]:
+    """Of location finding, with outcomes that are higher by so much noise from a trial on."""
+    model, task = load("location"), get("location")
+
+    def higher(world, designs, outcome, luck):
+        return outcome + size * 0.25  # the noise on the network's scale
+
+    fault = Fault(higher, since)
+    context = faulty_experiments(model, task, model.spec.parameters.names, fault, episodes, 5)
+    return check_experiments(model, context)
+
+
+@pytest.mark.parametrize("since", [1, 10])
+def test_a_shift_that_a_model_could_explain_away_is_found(since: int) -> None:
+    found = shifted_experiments(3.0, since, 20)
+    assert share_found(found) >= 0.85
+    assert all(one.finding.bet[1] in (NOISE, HIGHER) for one in found if one.finding)
+
+
+def test_a_shift_of_nothing_is_rarely_found() -> None:
+    assert share_found(shifted_experiments(0.0, 1)) <= 0.1
+
+
+def test_bets_on_shifts_pay_the_ratio_of_marginal_likelihoods() -> None:
+    """On a line with known noise, where it has a closed form; whatever the network proposes."""
+    task, generator = get("linear", horizon=4), seeded(3)
+    spec, engine = task.spec, BatchEngine(small_model(task).network)
+    designs = 2 * torch.rand(200, 4, 1, generator=generator) - 1
+    outcomes = task.draw(200, generator).answer(designs, generator)
+    past = Context(designs[:, :3], outcomes[:, :3])
+    paid = payoffs_of_shifts(task, engine, past, designs[:, 3], outcomes[:, 3].double(), [0, 2])
+    x, y = spec.design.to_user(designs)[..., 0], spec.outcome.to_user(outcomes)
+
+    def log_predictive(shift: torch.Tensor) -> torch.Tensor:
+        mean, covariance = exact_posterior(x[:, :3], (y - shift)[:, :3])
+        at = torch.stack([torch.ones(200), x[:, 3]], 1)
+        spread = ((at[:, None] @ covariance @ at[..., None])[:, 0, 0] + LINE_NOISE**2).sqrt()
+        return Normal((mean * at).sum(1), spread).log_prob((y - shift)[:, 3])
+
+    for column, start in enumerate((0, 2)):
+        for place, size in enumerate(SIZES):
+            shift = size * LINE_NOISE * (torch.arange(4) >= start)
+            expected = log_predictive(shift) - log_predictive(torch.zeros(4))
+            both = torch.stack([paid[:, column, place].log(), expected.double()])
+            assert torch.corrcoef(both)[0, 1] > 0.95
+    assert not can_shift(get("ces"))  # outcomes with limits
 
 
 def swapping(stimulus: float) -> bool:

@@ -24,6 +24,7 @@ from aline.policies.importance import tempering_power
 SHORT = 128  # observations up to which draws are moved about
 WORK = 6_000_000  # likelihoods of one observation that a round of all draws may take
 FEWEST = 256  # draws, whatever the data
+BEGIN = 2048  # draws of the posterior given some observations
 PART = 4  # of the draws do for a round that is not the last
 ROUNDS = 12
 
@@ -81,7 +82,7 @@ def thinned(seen: Context, most: int) -> Context:
 @torch.no_grad()
 def _from_some(some: Refiner, whole: Refiner, generator: torch.Generator) -> Draws:
     """Draws of the posterior given some observations, carried over to that given all."""
-    n, first = whole.seen.length, some.draw(generator)
+    n, first = whole.seen.length, some.draw(generator, BEGIN)
     count = min(DRAWS, max(FEWEST, WORK // n))
     few = max(FEWEST, count // PART)
     own = whole.measure(whole.q.sample(few, generator))

@@ -26,6 +26,7 @@ from torch import Tensor
 
 from aline.engine import Engine
 from aline.episodes import Context
+from aline.experiment.shifts import SIZES, can_shift, payoffs_of_shifts
 from aline.model import Model
 from aline.spaces import Belief, Outcome
 from aline.tasks import Spec, Task, simulator_of
@@ -66,6 +67,9 @@ SHAPES = (
 )
 
 
+SHIFTED: tuple[Bet, ...] = tuple(("outcome", HIGHER if size > 0 else LOWER) for size in SIZES)
+
+
 class Finding(NamedTuple):
     """What a capital of 20 was won with."""
 
@@ -83,28 +87,40 @@ class Finding(NamedTuple):
 class Evidence:
     """The gambler's capital after some observations."""
 
-    outcome: Outcome
+    bets: tuple[Bet, ...] = field(repr=False)
     capital: Array = field(repr=False)  # [start, bet], what each stake has become
     kept: float  # what is on no bet
     limit: float = 1 / LEVEL  # the capital that raises a flag
     count: int = 0  # of observations
     most: float = 1.0  # the largest capital so far
     finding: Finding | None = None
+    refitted: int = 0  # how many bets, the last, are on data that are fitted again
 
     @classmethod
-    def start(cls, outcome: Outcome, horizon: int, limit: float = 1 / LEVEL) -> Evidence:
-        """Before any observation: a stake on every fault, from every trial on."""
+    def start(
+        cls, outcome: Outcome, horizon: int, limit: float = 1 / LEVEL, shifts: bool = False
+    ) -> Evidence:
+        """Before any observation: a stake on every fault, from every trial on.
+
+        With `shifts`, also on numbers that are shifted back and fitted again.
+        """
+        bets = tuple(bets_on(outcome))
+        if shifts:
+            return cls._fresh(bets + SHIFTED, len(SHIFTED), horizon, limit)
+        return cls._fresh(bets, sum(fault == SWAPPED for _, fault in bets), horizon, limit)
+
+    @classmethod
+    def _fresh(cls, bets: tuple[Bet, ...], refitted: int, horizon: int, limit: float) -> Evidence:
         hazard = 1 / horizon  # that a fault begins at a trial, if there was none before
         stakes = np.float64((1 - AT_START) * hazard) * (1 - hazard) ** np.arange(horizon)
         stakes[0] += AT_START
-        bets = list(bets_on(outcome))
-        columns = [_gathered(stakes) if fault == SWAPPED else stakes for _, fault in bets]
+        columns = [stakes] * (len(bets) - refitted) + [_gathered(stakes)] * refitted
         capital = np.stack(columns, 1) / len(bets)
-        return cls(outcome, capital, 1 - float(capital.sum()), limit)
+        return cls(bets, capital, 1 - float(capital.sum()), limit, refitted=refitted)
 
     def restart(self) -> Evidence:
         """Before any observation."""
-        return Evidence.start(self.outcome, len(self.capital), self.limit)
+        return Evidence._fresh(self.bets, self.refitted, len(self.capital), self.limit)
 
     @property
     def is_over(self) -> bool:
@@ -113,17 +129,20 @@ class Evidence:
         return is_off or self.finding is not None or self.count >= len(self.capital)
 
     @property
-    def swaps(self) -> list[int]:
-        """The observations, counting from 0, from which on keys may have been swapped by now."""
-        can_be = any(fault == SWAPPED for _, fault in bets_on(self.outcome))
-        return [s for s in _starts(len(self.capital)) if s <= self.count] if can_be else []
+    def starts(self) -> list[int]:
+        """The observations, counting from 0, from which on data may have to be fitted again."""
+        return [s for s in _starts(len(self.capital)) if s <= self.count] if self.refitted else []
 
-    def after(self, payoff: Array, swapped: Array) -> Evidence:
-        """With one more observation: what bets pay [bet], and what those on swaps do [swap]."""
+    def after(self, payoff: Array, refitted: Array) -> Evidence:
+        """With one more observation: what bets pay [bet], and those on refitted data [start, bet].
+
+        The former leave the latter out.
+        """
         pay = np.ones_like(self.capital)
-        pay[: self.count + 1] = payoff
-        if self.swaps:
-            pay[self.swaps, -1] = swapped
+        plain = len(self.bets) - self.refitted
+        pay[: self.count + 1, :plain] = payoff
+        if self.starts:
+            pay[self.starts, plain:] = refitted
         capital = np.minimum(self.capital * np.minimum(pay, MOST), RICHEST)
         total = float(capital.sum()) + self.kept
         grown = replace(self, capital=capital, count=self.count + 1, most=max(self.most, total))
@@ -131,7 +150,7 @@ class Evidence:
 
     def _likeliest(self) -> Finding:
         start, column = np.unravel_index(self.capital.argmax(), self.capital.shape)
-        return Finding(list(bets_on(self.outcome))[column], int(start) + 1)
+        return Finding(self.bets[column], int(start) + 1)
 
 
 def evidence_of(model: Model) -> Evidence:
@@ -145,7 +164,8 @@ def evidence_of(model: Model) -> Evidence:
     is_fair = is_fair or (task is not None and _can_simulate(task))
     measured = model.measurements.get("check", {})
     limit = measured.get("limit", 1 / LEVEL if is_fair else math.inf)
-    return Evidence.start(spec.outcome, spec.horizon, limit)
+    shifts = task is not None and can_shift(task)
+    return Evidence.start(spec.outcome, spec.horizon, limit, shifts)
 
 
 def bets_on(outcome: Outcome) -> Iterator[Bet]:
@@ -187,19 +207,22 @@ def observe(
     on the network's scale. It takes one pass of the network, or, of a number whose simulator is at
     hand, draws of the posterior and what they would have given.
     """
-    kind, starts = evidence[0].outcome, evidence[0].swaps
-    value, swapped = outcome.double(), torch.ones(len(outcome), 0)
+    kind, starts = engine.network.spec.outcome, evidence[0].starts
+    value, refitted = outcome.double(), torch.ones(len(outcome), 0, 0)
     if task is not None and _can_simulate(task):
         ranks = _simulated_ranks(task, engine, data, design, value, evidence[0].count)
         paid = torch.stack(_of_shapes(*ranks), -1)
+        if starts:
+            past = engine.context(data)
+            refitted = payoffs_of_shifts(task, engine, past, design, value, starts)
     elif not starts:
         belief = engine.predictive(data, design[:, None])[:, 0].double()
         paid = payoffs(kind, belief, value)
     else:
         beliefs = _with_swaps(kind, engine, engine.context(data), design, starts)
         paid = payoffs(kind, beliefs[:, 0], value)
-        swapped = _payoffs_of_swaps(kind, beliefs, value)
-    rows = zip(evidence, paid.numpy(), swapped.numpy(), strict=True)
+        refitted = _payoffs_of_swaps(kind, beliefs, value)[..., None]
+    rows = zip(evidence, paid.numpy(), refitted.numpy(), strict=True)
     return [one.after(*found) for one, *found in rows]
 
 
@@ -259,7 +282,7 @@ def _with_swaps(
 
 
 def payoffs(outcome: Outcome, belief: Belief, value: Tensor) -> Tensor:
-    """What a stake on each of `bets_on` becomes, [*target, bet]; 1 for swapped keys."""
+    """What a stake on each of `bets_on` but swapped keys becomes, [*target, bet]."""
     found = []
     beliefs, values = belief.split(), outcome.split(value)
     for name, part in outcome.parts.items():
@@ -269,8 +292,6 @@ def payoffs(outcome: Outcome, belief: Belief, value: Tensor) -> Tensor:
             found += _of_shapes(below, reached)
         if every is not None:
             found.append((-beliefs[name].log_prob(values[name])).exp() / len(every))
-    if outcome.mirrored(value) is not None:
-        found.append(torch.ones_like(found[0]))
     return torch.stack(found, -1)
 
 
