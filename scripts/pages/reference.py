@@ -12,12 +12,14 @@ import aline
 # Module: what it is for. Names are those that a module's __all__ lists.
 MODULES = {
     "aline": "What most programs need.",
+    "aline.model": "What training gives back.",
     "aline.experiment": "What an experiment gives back.",
     "aline.episodes": "Playing episodes: for own policies.",
     "aline.evaluation": "Is it right: exact posteriors, bounds, gaps and coverage.",
     "aline.baselines": "What it is compared with.",
     "aline.psychopy": "A handler for PsychoPy.",
 }
+SOME = {"aline.model": ("Model", "ModelConfig")}  # of a module with more for those who build on it
 
 
 def public() -> Iterator[tuple[str, str, Any]]:
@@ -25,7 +27,7 @@ def public() -> Iterator[tuple[str, str, Any]]:
     seen: set[int] = set()
     for module in MODULES:
         home = import_module(module)
-        names = getattr(home, "__all__", None) or _own(home)
+        names = SOME.get(module) or getattr(home, "__all__", None) or _own(home)
         for name in sorted(names, key=str.lower):
             thing = getattr(home, name)
             is_described = inspect.isclass(thing) or inspect.isroutine(thing)
