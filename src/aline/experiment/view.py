@@ -241,6 +241,7 @@ class View:
         The figure is matplotlib's, `axes[0].figure`. A task of your own may be passed: where it
         knows its likelihood, the band shows the curves that are still possible.
 
+        >>> import tempfile
         >>> axes = experiment.plot()
         >>> axes[0].figure.savefig(f"{tempfile.mkdtemp()}/observer.png")
         """
@@ -252,6 +253,7 @@ class View:
     ) -> Path:
         """Write figures, tables and every trial as one HTML file that needs nothing else.
 
+        >>> import tempfile
         >>> experiment.report(f"{tempfile.mkdtemp()}/observer.html").name
         'observer.html'
         """
