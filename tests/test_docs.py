@@ -84,7 +84,7 @@ def test_a_tutorial_shows_what_it_makes(path: Path) -> None:
 
 def examples(thing: Any, name: str) -> list[doctest.DocTest]:
     """The examples in a docstring."""
-    inner = thing.fget if isinstance(thing, property) else getattr(thing, "func", thing)
+    inner = reference.function_of(thing)
     module = sys.modules[inner.__module__]
     found = doctest.DocTestFinder(recurse=False).find(inner, name, module)
     return [one for one in found if one.examples]
@@ -124,7 +124,7 @@ def test_a_public_name_has_an_example_that_runs(name: str) -> None:
 
 
 # Those that a script holds in its hands. Policies and learners are called by `play` and `learn`.
-HELD = ("aline", "aline.model", "aline.experiment", "aline.psychopy")
+HELD = ("aline", "aline.spaces", "aline.model", "aline.experiment", "aline.psychopy")
 CLASSES = {
     name: thing
     for name, thing in PUBLIC.items()

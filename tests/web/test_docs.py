@@ -29,7 +29,7 @@ console.log(JSON.stringify({{ rows, status: await adaptive.status() }}));
 """
 
 
-# Around the other examples of the page: what a page and its author have. `answers` is whoever looks.
+# What a page and its author have around the other examples.
 AROUND = """
 globalThis.location = { href: "ORIGIN/" };
 const answers = (stimulus) => stimulus > 0;

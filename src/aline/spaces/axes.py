@@ -33,7 +33,7 @@ class Axis(ABC):
     >>> dose.read("dose", [0.01, 1.0]), dose.plain([0.01, 1.0])
     (tensor([0.0100, 1.0000]), [0.01, 1.0])
     >>> side.number_of("right"), side.value_of(1.0)
-    (1.0, 'right')
+    (1, 'right')
     >>> dose.to_network(torch.tensor(0.1)), dose.to_user(torch.tensor(0.0))
     (tensor(0.), tensor(0.1000))
     >>> dose.spread(torch.tensor(0.5)), side.settled(torch.tensor(0.2))

@@ -349,7 +349,8 @@ def test_answers_at_one_place_are_stacked(browser: Browser, service: Service) ->
     )
     heights = browser.execute_async_script(script, points)
     assert len(set(heights[:4])) == 4
-    assert all((height > 1) if one["y"] else (height < 0) for height, one in zip(heights, points))
+    assert [height > 1 for height in heights] == [one["y"] == 1 for one in points]
+    assert [height < 0 for height in heights] == [one["y"] == 0 for one in points]
     assert heights[4] == heights[0]
 
 

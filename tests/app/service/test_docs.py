@@ -20,7 +20,9 @@ BROWSER = (Path(__file__).parents[3] / "docs" / "browser.md").read_text(encoding
 @pytest.mark.skipif(shutil.which("node") is None, reason="Node is not installed")
 def test_a_page_may_use_the_service(service: Service, tmp_path: Path) -> None:
     """The line of docs/browser.md that is there in place of an experiment in the page."""
-    (line,) = re.findall(r"```js\n(const experiment = await new aline\.Client.*?)```", BROWSER, re.DOTALL)
+    (line,) = re.findall(
+        r"```js\n(const experiment = await new aline\.Client.*?)```", BROWSER, re.DOTALL
+    )
     line = line.replace("https://lab.example", service.url)
     (tmp_path / "study.mjs").write_text(
         f'const aline = await import("{library()}/aline.js");\n{line}\n'
