@@ -21,6 +21,10 @@ MODULES = {
     "aline.baselines": "What it is compared with.",
     "aline.psychopy": "A handler for PsychoPy.",
 }
+EXAMPLES = (
+    "The tests run every example, with the names of its module at hand. That of a method goes on "
+    "from that of its class."
+)
 SOME = {  # of modules with more for those who build on them
     "aline.spaces": ("Axis", "Design", "Outcome"),
     "aline.model": ("Model", "ModelConfig"),
@@ -49,7 +53,7 @@ def _own(module: Any) -> list[str]:
 
 def page() -> str:
     """The page as Markdown."""
-    parts = ["# Reference", f"Version {aline.__version__}, from the docstrings."]
+    parts = ["# Reference", f"Version {aline.__version__}, from the docstrings. {EXAMPLES}"]
     section = None
     for module, name, thing in public():
         if module != section:
