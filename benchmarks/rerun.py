@@ -6,8 +6,8 @@ Of the rows of docs/results.md ten are picked; the command in each one's file is
 folder of its own, and the new value is held against the old one with its interval. The same seed on
 the same kind of machine gives the same numbers but for times; with `--seed` the experiments are
 others, and the interval is that of the difference. Rows whose command takes longer than the limit,
-or needs a model that is not at hand, are not among those picked; how many these are is said. Nor are
-those of a run that went on from an earlier one, whose time is not that of all of it.
+or needs a model that is not at hand, are not among those picked; how many these are is said. Nor
+are those of a run that went on from an earlier one, whose time is not that of all of it.
 """
 
 from __future__ import annotations
