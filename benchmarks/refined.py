@@ -3,11 +3,11 @@
     python benchmarks/refined.py
 
 Writes results/refined.json. `metric=gap:NAME`: the divergence of the refined marginal from the
-exact one, in nats, after the last trial of experiments that the model's own policy played (bar: 0.005).
-It is an average over 64 quantiles of the refined marginal, weighed by how much likelier the exact
-posterior finds each. `metric=cpu_seconds`: of processor time on one thread for 3000 trials at
-random designs (bar: 3). `metric=long_gap:NAME`: the divergence there, for tasks of two parameters: a grid
-over more takes hours.
+exact one, in nats, after the last trial of experiments that the model's own policy played (bar:
+0.005). It is an average over 64 quantiles of the refined marginal, weighed by how much likelier the
+exact posterior finds each. `metric=cpu_seconds`: of processor time on one thread for 3000 trials at
+random designs (bar: 3). `metric=long_gap:NAME`: the divergence there, for tasks of two parameters:
+a grid over more takes hours.
 """
 
 from __future__ import annotations
