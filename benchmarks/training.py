@@ -23,7 +23,6 @@ import json
 import math
 import os
 import resource
-import shlex
 import sys
 import tempfile
 import time
@@ -294,8 +293,7 @@ def main() -> None:
     found = rows(measured)
     show(measured, found)
     if arguments.output:
-        seconds, command = time.perf_counter() - start, shlex.join(["python", *sys.argv])
-        whole = result("training", found, seconds, command=command, load_at_start=load)
+        whole = result("training", found, time.perf_counter() - start, load_at_start=load)
         arguments.output.parent.mkdir(parents=True, exist_ok=True)
         arguments.output.write_text(json.dumps(whole, indent=2) + "\n")
 

@@ -24,7 +24,11 @@ from aline.tasks import Task, is_differentiable
 
 @dataclass(frozen=True)
 class DadConfig:
-    """The paper's settings (appendix C.2.2); it leaves the number of episodes a step open."""
+    """The paper's settings (appendix C.2.2); it leaves the number of episodes a step open.
+
+    >>> DadConfig(batch=20).batch
+    20
+    """
 
     contrastive: int = 10_000
     batch: int = 50
@@ -43,7 +47,15 @@ DAD_SHORT = {"contrastive": 500, "learning_rate": 1e-3, "anneals": True}
 
 
 class Dad:
-    """Deep adaptive design in training."""
+    """Deep adaptive design in training.
+
+    >>> from aline.baselines import learn
+    >>> from aline.tasks import get
+    >>> learner = Dad(get("location", horizon=3), DadConfig(contrastive=10, batch=4))
+    >>> seconds = learn(learner, rounds=1)
+    >>> learner.policy().horizon
+    3
+    """
 
     def __init__(self, task: Task, config: DadConfig | None = None, seed: int = 0):
         check_likelihood(task, "DAD")

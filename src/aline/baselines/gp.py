@@ -215,6 +215,15 @@ class GPPolicy:
     `quick`, the marginal likelihood is computed here and not by scikit-learn: the same, sooner.
     Noise that is None is fitted; `restarts` is how many random starts a fit has beside its own. Of
     several `kinds` of kernel, the one with the most evidence is taken at every step.
+
+    >>> from aline.episodes import goal_of, play, predictions
+    >>> from aline.spaces import Box
+    >>> from aline.tasks import get
+    >>> task, generator = get("gp1d"), torch.Generator().manual_seed(0)
+    >>> goal = goal_of(task.spec, predictions(region=Box(x=(0.0, 2.0))))
+    >>> policy, world = GPPolicy(task.spec, "us", candidates=20), task.draw(1, generator)
+    >>> play(policy, world, goal, steps=3, generator=generator).length
+    3
     """
 
     spec: Spec

@@ -105,7 +105,14 @@ Act = Callable[[History], Tensor]
 
 @dataclass(frozen=True)
 class HistoryPolicy:
-    """A trained network as a policy on the episode loop; on a pool it takes the nearest."""
+    """A trained network as a policy on the episode loop; on a pool it takes the nearest.
+
+    >>> from aline.baselines import Dad
+    >>> from aline.tasks import get
+    >>> policy = Dad(get("location")).policy()
+    >>> isinstance(policy, HistoryPolicy), policy.horizon
+    (True, 30)
+    """
 
     space: Design
     act: Act
@@ -163,7 +170,14 @@ def learn(
     seed: int = 0,
     told: Callable[[float], None] = lambda share: None,
 ) -> float:
-    """Train to the end of a budget; returns the seconds it took."""
+    """Train to the end of a budget; returns the seconds it took.
+
+    >>> from aline.baselines import Dad, DadConfig
+    >>> from aline.tasks import get
+    >>> learner = Dad(get("location", horizon=3), DadConfig(contrastive=10, batch=4))
+    >>> learn(learner, rounds=2) > 0
+    True
+    """
     limit, began, done = Budget.of(budget, rounds), time.monotonic(), 0
     share = 0.0
     while share < 1:

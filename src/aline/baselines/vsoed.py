@@ -28,7 +28,11 @@ from aline.tasks import Task
 
 @dataclass(frozen=True)
 class VsoedConfig:
-    """The paper's settings (appendix C.2.2)."""
+    """The paper's settings (appendix C.2.2).
+
+    >>> VsoedConfig(batch=500).batch
+    500
+    """
 
     batch: int = 10_000  # episodes an epoch, and transitions an update
     buffer: int = 1_000_000  # transitions
@@ -54,7 +58,16 @@ VSOED_SHORT = {"batch": 500, "buffer": 100_000, "updates": 4, "width": 128, "ann
 
 
 class Vsoed:
-    """Variational sequential design in training."""
+    """Variational sequential design in training.
+
+    >>> from aline.baselines import learn
+    >>> from aline.tasks import get
+    >>> small = VsoedConfig(batch=8, buffer=100, width=8, components=2)
+    >>> learner = Vsoed(get("location", horizon=3), small)
+    >>> seconds = learn(learner, rounds=1)
+    >>> learner.policy().horizon
+    3
+    """
 
     def __init__(self, task: Task, config: VsoedConfig | None = None, seed: int = 0):
         check_one_number(task, "vsOED")
