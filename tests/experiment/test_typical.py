@@ -1,16 +1,18 @@
 """The check of typical outcomes: fair where the model is right, and it finds what is wrong."""
 
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from small import seeded, small_model
+from small import seeded
 from torch.distributions import Normal
 
-from aline.engine import BatchEngine
 from aline.episodes import Context
 from aline.evaluation.faults import Fault, check_experiments, faulty_experiments
+from aline.experiment import shifts
 from aline.experiment.experiment import Experiment
 from aline.experiment.shifts import SIZES, can_shift, payoffs_of_shifts
 from aline.experiment.typical import (
@@ -129,7 +131,7 @@ def test_one_outcome_alone_raises_no_flag() -> None:
     assert evidence.after(np.full(len(SHAPES), 1e12), np.ones(0)).finding is None
 
 
-def shifted_experiments(size: float, since: int, episodes: int = 40) -> list[Evidence]:
+def shifted_experiments(size: float, since: int, episodes: int) -> list[Evidence]:
     """Of location finding, with outcomes that are higher by so much noise from a trial on."""
     model, task = load("location"), get("location")
 
@@ -143,28 +145,44 @@ def shifted_experiments(size: float, since: int, episodes: int = 40) -> list[Evi
 
 @pytest.mark.parametrize("since", [1, 10])
 def test_a_shift_that_a_model_could_explain_away_is_found(since: int) -> None:
-    found = shifted_experiments(3.0, since, 20)
-    assert share_found(found) >= 0.85
+    found = shifted_experiments(3.0, since, 12)
+    assert share_found(found) >= 0.8
     assert all(one.finding.bet[1] in (NOISE, HIGHER) for one in found if one.finding)
 
 
 def test_a_shift_of_nothing_is_rarely_found() -> None:
-    assert share_found(shifted_experiments(0.0, 1)) <= 0.1
+    assert share_found(shifted_experiments(0.0, 1, 20)) <= 0.1
 
 
-def test_bets_on_shifts_pay_the_ratio_of_marginal_likelihoods() -> None:
-    """On a line with known noise, where it has a closed form; whatever the network proposes."""
+class Prior:
+    """An engine that knows nothing: whatever was seen, its posterior is the prior."""
+
+    network = SimpleNamespace(conditional=None)
+
+    def read(self, context: Context) -> Context:
+        return context
+
+    def posterior(self, data: Context) -> Mixture:
+        zero = torch.zeros(len(data.designs), 2, 1)
+        return Mixture(zero, zero, zero + 1)
+
+
+def test_bets_on_shifts_pay_the_ratio_of_marginal_likelihoods(monkeypatch) -> None:
+    """On a line with known noise, where it has a closed form; draws of the prior are weighed."""
+    monkeypatch.setattr(shifts, "DRAWS", 4000)
+    monkeypatch.setattr(shifts, "PAIRS", 1000)
     task, generator = get("linear", horizon=4), seeded(3)
-    spec, engine = task.spec, BatchEngine(small_model(task).network)
-    designs = 2 * torch.rand(200, 4, 1, generator=generator) - 1
-    outcomes = task.draw(200, generator).answer(designs, generator)
+    spec = task.spec
+    engine: Any = Prior()
+    designs = 2 * torch.rand(60, 4, 1, generator=generator) - 1
+    outcomes = task.draw(60, generator).answer(designs, generator)
     past = Context(designs[:, :3], outcomes[:, :3])
     paid = payoffs_of_shifts(task, engine, past, designs[:, 3], outcomes[:, 3].double(), [0, 2])
     x, y = spec.design.to_user(designs)[..., 0], spec.outcome.to_user(outcomes)
 
     def log_predictive(shift: torch.Tensor) -> torch.Tensor:
         mean, covariance = exact_posterior(x[:, :3], (y - shift)[:, :3])
-        at = torch.stack([torch.ones(200), x[:, 3]], 1)
+        at = torch.stack([torch.ones(60), x[:, 3]], 1)
         spread = ((at[:, None] @ covariance @ at[..., None])[:, 0, 0] + LINE_NOISE**2).sqrt()
         return Normal((mean * at).sum(1), spread).log_prob((y - shift)[:, 3])
 
@@ -173,7 +191,8 @@ def test_bets_on_shifts_pay_the_ratio_of_marginal_likelihoods() -> None:
             shift = size * LINE_NOISE * (torch.arange(4) >= start)
             expected = log_predictive(shift) - log_predictive(torch.zeros(4))
             both = torch.stack([paid[:, column, place].log(), expected.double()])
-            assert torch.corrcoef(both)[0, 1] > 0.95
+            assert torch.corrcoef(both)[0, 1] > 0.98
+            assert float((both[0] - both[1]).abs().median()) < 0.2
     assert not can_shift(get("ces"))  # outcomes with limits
 
 

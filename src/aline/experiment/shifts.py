@@ -24,6 +24,7 @@ from aline.tasks import Task
 SIZES = (3.0, -3.0)  # standard deviations of the noise
 DRAWS = 256  # of each posterior
 PAIRS = 64  # simulated outcomes of one truth, two by two, to know the noise by
+_NEVER = -700.0
 
 
 def can_shift(task: Task) -> bool:
@@ -52,7 +53,9 @@ def payoffs_of_shifts(
     shifts = _shifts(spread, starts)  # [batch, 1 + start * size, context + 1]
     outcomes = torch.cat([past.outcomes, value[:, None].to(past.outcomes.dtype)], 1)[:, None]
     density = _log_predictive(task, engine, past.designs, design, outcomes - shifts, generator)
-    return (density[:, 1:] - density[:, :1]).exp().unflatten(1, (len(starts), len(SIZES)))
+    ratio = (density[:, 1:] - density[:, :1]).exp()
+    paid: Tensor = ratio.unflatten(1, (len(starts), len(SIZES)))
+    return paid
 
 
 def _noise(
@@ -65,7 +68,8 @@ def _noise(
     world = task.worlds(theta.flatten(0, 1), generator)
     first, second = (world.answer(designs, generator) for _ in range(2))
     apart = (first - second).square().unflatten(0, (len(design), PAIRS))
-    return (apart.mean(1) / 2).sqrt()
+    spread: Tensor = (apart.mean(1) / 2).sqrt()
+    return spread
 
 
 def _shifts(spread: Tensor, starts: Sequence[int]) -> Tensor:
@@ -95,10 +99,8 @@ def _log_predictive(
     weight = (prior - q + fits[..., :-1].sum(-1)).nan_to_num(-math.inf, -math.inf, -math.inf)
     last = fits[..., -1].nan_to_num(-math.inf, -math.inf, -math.inf)
     density = (weight + last).logsumexp(-1) - weight.logsumexp(-1)
-    return density.clamp_min(_NEVER).nan_to_num(_NEVER).unflatten(0, (batch, many))
-
-
-_NEVER = -700.0
+    found: Tensor = density.nan_to_num(_NEVER).clamp_min(_NEVER).unflatten(0, (batch, many))
+    return found
 
 
 def _draws(
