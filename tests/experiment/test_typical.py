@@ -169,20 +169,20 @@ class Prior:
 
 def test_bets_on_shifts_pay_the_ratio_of_marginal_likelihoods(monkeypatch) -> None:
     """On a line with known noise, where it has a closed form; draws of the prior are weighed."""
-    monkeypatch.setattr(shifts, "DRAWS", 4000)
-    monkeypatch.setattr(shifts, "PAIRS", 1000)
+    monkeypatch.setattr(shifts, "DRAWS", 2000)
+    monkeypatch.setattr(shifts, "PAIRS", 500)
     task, generator = get("linear", horizon=4), seeded(3)
     spec = task.spec
     engine: Any = Prior()
-    designs = 2 * torch.rand(60, 4, 1, generator=generator) - 1
-    outcomes = task.draw(60, generator).answer(designs, generator)
+    designs = 2 * torch.rand(20, 4, 1, generator=generator) - 1
+    outcomes = task.draw(20, generator).answer(designs, generator)
     past = Context(designs[:, :3], outcomes[:, :3])
     paid = payoffs_of_shifts(task, engine, past, designs[:, 3], outcomes[:, 3].double(), [0, 2])
     x, y = spec.design.to_user(designs)[..., 0], spec.outcome.to_user(outcomes)
 
     def log_predictive(shift: torch.Tensor) -> torch.Tensor:
         mean, covariance = exact_posterior(x[:, :3], (y - shift)[:, :3])
-        at = torch.stack([torch.ones(60), x[:, 3]], 1)
+        at = torch.stack([torch.ones(20), x[:, 3]], 1)
         spread = ((at[:, None] @ covariance @ at[..., None])[:, 0, 0] + LINE_NOISE**2).sqrt()
         return Normal((mean * at).sum(1), spread).log_prob((y - shift)[:, 3])
 
@@ -190,9 +190,8 @@ def test_bets_on_shifts_pay_the_ratio_of_marginal_likelihoods(monkeypatch) -> No
         for place, size in enumerate(SIZES):
             shift = size * LINE_NOISE * (torch.arange(4) >= start)
             expected = log_predictive(shift) - log_predictive(torch.zeros(4))
-            both = torch.stack([paid[:, column, place].log(), expected.double()])
-            assert torch.corrcoef(both)[0, 1] > 0.98
-            assert float((both[0] - both[1]).abs().median()) < 0.2
+            apart = paid[:, column, place].log() - expected
+            assert float(apart.abs().median()) < 0.15 * (1 + float(expected.std()))
     assert not can_shift(get("ces"))  # outcomes with limits
 
 
