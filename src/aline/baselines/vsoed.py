@@ -34,7 +34,7 @@ class VsoedConfig:
     noise: float = 0.5  # in the design's units
     noise_decay: float = 0.9999
     target_rate: float = 0.01
-    strain: float = 1e-2  # ours: what leaning on the bounds costs
+    strain: float = 1e-2  # ours: the cost of a point beyond the bounds
 
 
 VSOED_PRESETS = {
@@ -126,8 +126,8 @@ class Vsoed:
         self._step("critic", F.mse_loss(value, wanted))
         raw = self.networks["actor"](before)
         # Without the second term the actor ends at a corner, where tanh has no gradient left.
-        worth = self.networks["critic"](before, raw.tanh()).mean()
-        self._step("actor", self.config.strain * (raw**2).mean() - worth)
+        value = self.networks["critic"](before, raw.tanh()).mean()
+        self._step("actor", self.config.strain * (raw**2).mean() - value)
         with torch.no_grad():
             pairs = zip(
                 self._target.parameters(), self.networks["critic"].parameters(), strict=True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from torch.distributions import Distribution
@@ -25,7 +25,6 @@ from aline.experiment.knowledge import (
 )
 from aline.experiment.origin import check_model, describe, find_model
 from aline.experiment.posterior import Posterior
-from aline.experiment.predictive import JointPredictive, Predictive
 from aline.experiment.refined import refine_posterior
 from aline.experiment.settings import (
     check_count,
@@ -236,19 +235,6 @@ class Experiment(View):
         """Whether `prepare` computes its next design together with those of others."""
         return self._state.shares_a_pass
 
-    def posterior(self) -> Posterior:
-        """What is known about the parameters."""
-        return self._state.posterior
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Why not to believe what the model says, a sentence each; `posterior()` has the same.
-
-        Outcomes are checked against the model's own predictions as they come in: where the model
-        is right, at most one experiment in twenty is ever warned of, however often one looks.
-        """
-        return self._state.warnings
-
     def refined(self, task: Task | None = None) -> RefinedPosterior:
         """What is known about the parameters by the task's own likelihood, q only the beginning.
 
@@ -267,20 +253,6 @@ class Experiment(View):
         copy._begin(journal or self._storage, self._name, self._created, self._state, self._model)
         copy._history = self._history
         return copy
-
-    def history(self, lengths: Sequence[int] | None = None) -> list[Posterior]:
-        """What was known before any data, after the first observation, and so on until now.
-
-        `lengths` asks only for what was known after so many observations each, in ascending order.
-        """
-        return self._history.of(self._state, lengths)
-
-    def predict(self, designs: Mapping[str, Any]) -> Predictive | JointPredictive:
-        """What would be measured at designs, such as {"time": [1, 2, 3]}.
-
-        Of several outcomes a mapping from their names.
-        """
-        return self._state.predict(self._state.spec.design.read(designs))
 
     def __repr__(self) -> str:
         state = self._state

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from aline.errors import AlineError
+from aline.experiment.choosing import choose_ahead
 from aline.experiment.experiment import Experiment
-from aline.experiment.state import choose_ahead
 from aline.spaces.axes import Value
 
 Foreseen = tuple[bool, dict[str, Value] | None]
@@ -39,5 +39,5 @@ def recall(experiment: Experiment, foreseen: Foreseen) -> None:
     """Take what `foresee` computed, in place of computing it."""
     is_narrow, design = foreseen
     vars(experiment._state)["is_narrow"] = is_narrow  # where a cached property keeps its value
-    if design is not None and not experiment._state._chosen:
-        experiment._state._chosen.append(design)
+    if design is not None and not experiment._state.chosen:
+        experiment._state.chosen.append(design)

@@ -279,9 +279,7 @@ class Posterior:
     def _shares(self, name: str, count: int) -> Array:
         """Probabilities of the values of a discrete parameter."""
         (column,) = self._parameters.index(name)
-        belief = self._mixture
-        assert isinstance(belief, CutMixture)
-        found: Array = belief.probabilities()[column, :count].numpy()
+        found: Array = self._mixture.probabilities()[column, :count].numpy()
         return found
 
     def _components_of(self, name: str) -> Components:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,9 @@ from numpy.typing import NDArray
 
 from aline.experiment.drawing import drawing
 from aline.experiment.frames import frame_of_trials
+from aline.experiment.history import History
+from aline.experiment.posterior import Posterior
+from aline.experiment.predictive import JointPredictive, Predictive
 from aline.experiment.settings import plain_metadata
 from aline.experiment.state import State
 from aline.experiment.storage import Event, Journal
@@ -28,6 +32,7 @@ class View:
     _created: Event
     _state: State
     _model: Model
+    _history: History
 
     @property
     def name(self) -> str:
@@ -90,6 +95,33 @@ class View:
         """How much there is to compute with: observations, open trials, points to predict at."""
         state = self._state
         return len(state.rows) + len(state.open) + state.goal.points.shape[1]
+
+    def posterior(self) -> Posterior:
+        """What is known about the parameters."""
+        return self._state.posterior
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Why not to believe what the model says, a sentence each; `posterior()` has the same.
+
+        Outcomes are checked against the model's own predictions as they come in: where the model
+        is right, at most one experiment in twenty is ever warned of, however often one looks.
+        """
+        return self._state.warnings
+
+    def history(self, lengths: Sequence[int] | None = None) -> list[Posterior]:
+        """What was known before any data, after the first observation, and so on until now.
+
+        `lengths` asks only for what was known after so many observations each, in ascending order.
+        """
+        return self._history.of(self._state, lengths)
+
+    def predict(self, designs: Mapping[str, Any]) -> Predictive | JointPredictive:
+        """What would be measured at designs, such as {"time": [1, 2, 3]}.
+
+        Of several outcomes a mapping from their names.
+        """
+        return self._state.predict(self._state.spec.design.read(designs))
 
     def to_frame(self) -> pandas.DataFrame:
         """The trials as a pandas DataFrame, a row each.

@@ -65,7 +65,7 @@ class ActiveRegressor:
         self._tables: list[Table] = []  # the latest last
 
     def query(self, X: Any) -> int:
-        """The row of a pool X [row, column] whose label would tell most about all rows.
+        """The row of a pool X [row, column] whose label would be most informative about all rows.
 
         Rows that were taught already are not asked for again while there are others.
         """

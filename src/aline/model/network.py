@@ -51,6 +51,7 @@ class Summary(NamedTuple):
 
     decoded: Decoded
     moments: Tensor | None  # means, then log spreads, [batch, group, 2 * parameter]
+    with_points: Decoded | None = None  # the parameters, then the goal's points, if at hand
 
 
 class Network(Encoder):
@@ -155,15 +156,18 @@ class Network(Encoder):
     def predictive(self, encoded: Encoded, points: Tensor) -> Belief:
         """Beliefs [batch, group, n] about outcomes at points [batch, (group,) n, design]."""
         tokens, frame = self._point_tokens(encoded, points)
-        return self._predictive(encoded, self.decode(encoded, tokens), frame)
+        return self.predicted(encoded, self.decode(encoded, tokens), frame)
 
     def beliefs(self, encoded: Encoded, points: Tensor) -> tuple[list[Mixture], Belief]:
         """Of all parameters and of outcomes at points, decoded in one pass."""
+        both, frame = self.decode_with_points(encoded, points)
+        parameters, predicted = both.split([len(self.spec.parameters), points.shape[-2]])
+        return self._guesses_of(encoded, parameters), self.predicted(encoded, predicted, frame)
+
+    def decode_with_points(self, encoded: Encoded, points: Tensor) -> tuple[Decoded, Frame | None]:
+        """The parameters, then points, with the points' frame."""
         tokens, frame = self._point_tokens(encoded, points)
-        both = [self._parameter_tokens(encoded), tokens]
-        sizes = [part.shape[2] for part in both]
-        parameters, predicted = self.decode(encoded, torch.cat(both, 2)).split(sizes)
-        return self._guesses_of(encoded, parameters), self._predictive(encoded, predicted, frame)
+        return self.decode(encoded, torch.cat([self._parameter_tokens(encoded), tokens], 2)), frame
 
     def _parameter_tokens(self, encoded: Encoded) -> Tensor:
         tokens = self._with_prior(encoded, self.parameter_embedding.expand(*encoded.shape, -1, -1))
@@ -285,7 +289,8 @@ class Network(Encoder):
         zoomed, raw = self.zoom(tokens, decoded.raw, self._seen(encoded))
         return [encoded.unfold(part) for part in (zoomed.tokens, raw, zoomed.log_scale)]
 
-    def _predictive(self, encoded: Encoded, decoded: Decoded, frame: Frame | None) -> Belief:
+    def predicted(self, encoded: Encoded, decoded: Decoded, frame: Frame | None) -> Belief:
+        """As `predictive`, of points that were decoded already."""
         belief: Belief = self.predictive_head(*self._read(encoded, decoded))
         return belief if frame is None else belief.moved(*frame)
 
@@ -364,8 +369,8 @@ class Network(Encoder):
     ) -> tuple[list[Tensor], Tensor]:
         """The goal's tokens as the policy's layers read them, and which of them count how much."""
         depth, weight = self.config.policy_layers, goal.log_weight
-        states = summary.decoded.states[-depth:]
-        if goal.points.shape[1]:
+        states = (summary.with_points or summary.decoded).states[-depth:]
+        if summary.with_points is None and goal.points.shape[1]:
             with torch.no_grad():
                 tokens, _ = self._point_tokens(encoded, goal.points)
                 points = self.decode(encoded, tokens).states[-depth:]

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from aline.app.bench.bed import BENCH, PUBLISHED
-from aline.app.bench.bench import Settings
+from aline.app.bench.bench import BenchSettings
 from aline.app.bench.run import run_bench, write_bench
 from aline.errors import InputError
 
-QUICK = Settings(quick=True, episodes=3, tasks=("location",), budget="1s")
+QUICK = BenchSettings(quick=True, episodes=3, tasks=("location",), budget="1s")
 
 
 def test_random_and_a_learned_baseline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from aline import zoo
-from aline.app.bench.bench import Bench, Measured, Progress, Result, Row, Settings
+from aline.app.bench.bench import Bench, BenchSettings, Measured, Progress, Result, Row
 from aline.app.bench.pieces import Piece, piece
 from aline.episodes import Context, Goal
 from aline.errors import NotFoundError
@@ -29,8 +29,8 @@ from aline.evaluation.active import (
     seconds_per_run,
 )
 from aline.evaluation.estimates import Estimate, mean
+from aline.evaluation.problems import FUNCTIONS
 from aline.evaluation.simulated import posteriors_after
-from aline.functions.problems import FUNCTIONS
 from aline.model import Model
 from aline.spaces import Box
 from aline.tasks import Task, get
@@ -101,7 +101,7 @@ def _played(
     return Curves(*(torch.cat([getattr(part, name) for part in found]) for name in names))
 
 
-def _rmse_part(settings: Settings, progress: Progress) -> Measured:
+def _rmse_part(settings: BenchSettings, progress: Progress) -> Measured:
     """Errors by step on the nine problems, with the area under the curve and coverage."""
     runs = settings.count(200, 4)
     rows: list[Row] = []
@@ -130,7 +130,9 @@ def _rmse_part(settings: Settings, progress: Progress) -> Measured:
     return Measured(rows, data, notes)
 
 
-def _kept(settings: Settings, notes: list[str], *name: str, play: Callable[[], Curves]) -> Curves:
+def _kept(
+    settings: BenchSettings, notes: list[str], *name: str, play: Callable[[], Curves]
+) -> Curves:
     """Play, or take what an earlier run has played; what is to be said of that goes to `notes`."""
     one = piece(settings, "al", *name, measure=lambda: Piece(vars(play())))
     notes += one.notes
@@ -162,7 +164,7 @@ def _ratio_rows(name: str, found: Mapping[str, Curves], steps: int) -> Iterator[
         yield {**row(name, "aline", "predictions", metric, steps, found_ratio), "against": best}
 
 
-def _goals_part(settings: Settings, progress: Progress) -> Measured:
+def _goals_part(settings: BenchSettings, progress: Progress) -> Measured:
     """The hyperparameter goal against ACE, and each goal on its own metric and the other's."""
     runs, steps = settings.count(200, 4), 30
     rows: list[Row] = []
@@ -200,7 +202,7 @@ def _goals_part(settings: Settings, progress: Progress) -> Measured:
     return Measured(rows, data, notes)
 
 
-def _region_part(settings: Settings, progress: Progress) -> Measured:
+def _region_part(settings: BenchSettings, progress: Progress) -> Measured:
     """Errors within a region when it is the goal, and when the whole domain is."""
     runs, steps = settings.count(200, 4), 15
     rows: list[Row] = []
@@ -224,7 +226,7 @@ def _region_part(settings: Settings, progress: Progress) -> Measured:
     return Measured(rows, notes=notes)
 
 
-def _time_part(settings: Settings, progress: Progress) -> Measured:
+def _time_part(settings: BenchSettings, progress: Progress) -> Measured:
     """How long a run takes on one thread, each method in turn on the same functions."""
     repeats, rows = settings.count(10, 1), []
     methods = [method for method in METHODS if method != "ace-rs"]
@@ -249,7 +251,7 @@ def _time_part(settings: Settings, progress: Progress) -> Measured:
 
 
 @torch.inference_mode()
-def _looks_part(settings: Settings, progress: Progress) -> Measured:
+def _looks_part(settings: BenchSettings, progress: Progress) -> Measured:
     """One run in one dimension query by query, and posteriors of one in two."""
     progress("one run to look at", 0, 2)
     model, task, _ = _subject("gp1d")

@@ -119,6 +119,7 @@ class Outcome(ABC):
     measured: ClassVar[tuple[str, ...]] = ()  # the fields that training measures where not given
     event_shape: ClassVar[tuple[int, ...]] = ()
     is_continuous: ClassVar[bool] = False  # whether it can carry a gradient to the design
+    is_yes_or_no: ClassVar[bool] = False
     heading: ClassVar[str] = "outcome"  # over a column of a table
     _kinds: ClassVar[dict[str, type[Outcome]]] = {}
 
@@ -153,6 +154,14 @@ class Outcome(ABC):
     def is_linear(self) -> bool:
         """Whether the network's scale is a shift and a stretch of the user's."""
         return False
+
+    def reach(self) -> tuple[float, float] | None:
+        """Between what numbers the posterior stays finite, in the user's units; None: all."""
+        return None
+
+    def check_declared(self) -> None:
+        """Refuse, as a task's outcome, what is meant for other uses."""
+        return
 
     # What the network sees and says.
 

@@ -82,6 +82,7 @@ class Binary(Outcome):
     kind: ClassVar[str] = "binary"
     heading: ClassVar[str] = "response"
     has_interval: ClassVar[bool] = False
+    is_yes_or_no: ClassVar[bool] = True
 
     def to_network(self, user: User) -> Tensor:
         """0 and 1 to -1 and +1."""

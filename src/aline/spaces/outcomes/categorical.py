@@ -110,6 +110,14 @@ class Categorical(Outcome):
             )
         return tuple(p / sum(given) for p in given)
 
+    def check_declared(self) -> None:
+        """An outcome's probabilities are the simulator's."""
+        if self.probs is not None:
+            raise InputError(
+                f"probs are for a parameter's values, and an outcome's are the simulator's: got "
+                f"{list(self.probs)}, leave them out"
+            )
+
     @property
     def shares(self) -> tuple[float, ...]:
         """The probabilities of a parameter's values."""

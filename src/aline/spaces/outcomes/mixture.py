@@ -103,6 +103,10 @@ class Mixture(Belief):
         found = [mixture_quantiles(*row, p)[0] for row in rows]
         return torch.tensor(found, dtype=self.mean.dtype).reshape(self.shape)
 
+    def probabilities(self) -> Tensor:
+        """Of each value of a discrete target, [..., value]; numbers have none."""
+        return self.mean.new_zeros(*self.shape, 0)
+
     def outcomes(self) -> tuple[Tensor, Tensor]:
         """Gauss-Hermite nodes of every component."""
         nodes, weights = _NODES.to(self.mean.dtype), _WEIGHTS.to(self.mean.dtype)
