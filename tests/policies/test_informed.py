@@ -9,8 +9,8 @@ from aline.episodes import Context, Offer
 from aline.model import Mixture
 from aline.policies import LearnedPolicy
 from aline.policies.importance import tempered
-from aline.policies.informed import Informed
 from aline.policies.information import Effort, information_by
+from aline.policies.informed import Informed
 from aline.tasks import Task, get, simulator_of
 from aline.tasks.linear import exact_information_gain, exact_posterior
 

@@ -26,9 +26,7 @@ from aline.tasks.task import Named
 _AT_ONCE = 2**16  # likelihood values a call: what stays in the cache
 _EPISODES = 256  # episodes a call, each compared with _CHUNK draws
 _CHUNK = _AT_ONCE // _EPISODES
-_PILOT = (
-    4 * _CHUNK
-)  # draws that are compared on every observation, to see which are most informative
+_PILOT = 4 * _CHUNK  # draws that are compared on every observation, to see which count most
 _DEFENSIVE = 0.1  # the share of the prior in an adaptive proposal
 _FEW = 0.1  # the share of draws that is better followed one by one
 

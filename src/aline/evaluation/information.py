@@ -1,4 +1,4 @@
-"""How informative the experiments of a policy are: sPCE and sNMC, and J where there is a posterior q."""
+"""The information in a policy's experiments: sPCE, sNMC, and J where there is a posterior q."""
 
 from __future__ import annotations
 

@@ -29,10 +29,7 @@ from aline.spaces import Design
 from aline.tasks import Task
 from aline.training.possible_truths import has_parameter_likelihood
 
-TRUTHS, OTHERS = (
-    256,
-    319,
-)  # simulated experiments of a pass, and other truths to distinguish each from
+TRUTHS, OTHERS = 256, 319  # experiments of a pass, and truths to distinguish each one's from
 WIDTHS = (0.3, 0.1, 0.03, 0.01)  # of half of these about the truth; the rest are the prior's
 TRUTHS_OF_Q = 64
 FIRST, AGAIN = 24, 12  # designs tried for a step, at first and in each pass

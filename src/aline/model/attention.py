@@ -99,7 +99,7 @@ def _read_in_groups(
     private: Keys | None,
     private_bias: Tensor | None,
 ) -> Tensor:
-    """Weighted values [batch, head, group * token, value], by logits that have an axis of groups."""
+    """Averages of values [batch, head, group * token, value]; logits have an axis of groups."""
     if bias is not None:
         logits = logits + bias
     if private is None:
