@@ -87,8 +87,11 @@ def _fix_shape(graph: Any, node: Any) -> None:
     before, after = (list(value.shape or ()) for value in (node.inputs[0], node.outputs[0]))
     if not after or 0 in after:
         return
-    kept = zip(after, before + [None] * len(after), strict=False)
-    sizes = [n if isinstance(n, int) else 0 if n == old else -1 for n, old in kept]
+    old = [str(n) for n in before] + ["?"] * len(after)  # no name is "None", which is unknown
+    sizes = [
+        n if isinstance(n, int) else 0 if old[i] == str(n) != "None" else -1
+        for i, n in enumerate(after)
+    ]
     if sizes.count(-1) > 1:
         return
     name = f"{node.outputs[0].name}_sizes"

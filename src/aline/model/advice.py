@@ -29,7 +29,7 @@ PLUG_INS = {
 
 
 class Frame(NamedTuple):
-    """Where a belief starts from: it is told relative to this mean, in units of this deviation."""
+    """Where a belief starts from: it is relative to this mean, in units of this deviation."""
 
     mean: Tensor
     std: Tensor

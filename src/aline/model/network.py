@@ -70,10 +70,10 @@ class Network(Encoder):
             self.zoom = Zoom(
                 config.zoom_layers, design, self.raw_numbers.width - design, width, config.heads
             )
-        closer = 2 * design if self.zoom else 0
+        centres = 2 * design if self.zoom else 0  # the first and the last
         # On the network's scale a parameter is a number whose prior is N(0, 1).
         sizes = width, hidden, config.components
-        self.posterior_head = Head(Real(0.0, 1.0), *sizes, raw + closer)
+        self.posterior_head = Head(Real(0.0, 1.0), *sizes, raw + centres)
         self.predictive_head = Head(spec.outcome, *sizes, raw)
         self.emulator: Emulator | None = None
         self.newton_steps = nn.ModuleList()
@@ -83,7 +83,7 @@ class Network(Encoder):
         self.prior_tokens = PriorTokens(len(spec.parameters), config) if config.priors else None
         self.conditional: Conditional | None = None
         if config.joint and len(spec.parameters) > 1 and config.plugin is None:
-            self.conditional = Conditional(len(spec.parameters), raw + closer, config)
+            self.conditional = Conditional(len(spec.parameters), raw + centres, config)
         self.policy: PolicyHalf | None = None
         if config.policy != "plugin":
             summarised = len(spec.parameters) if config.shortcuts else 0
@@ -197,7 +197,7 @@ class Network(Encoder):
         return self._guesses_of(encoded, decoded)[-1]
 
     def _guesses_of(self, encoded: Encoded, decoded: Decoded) -> list[Mixture]:
-        read, prior = self._looked_closely(encoded, decoded), self._frame_of_prior(encoded)
+        read, prior = self._head_inputs(encoded, decoded), self._frame_of_prior(encoded)
         seen = read if prior is None else seen_from(prior, *read)
         belief: Mixture = self.posterior_head(*seen)
         frame = encoded.advice.parameter_frame() if prior is None else prior
@@ -208,7 +208,7 @@ class Network(Encoder):
         return found
 
     def _frame_of_prior(self, encoded: Encoded) -> Frame | None:
-        """What posteriors are told in units of; discrete parameters get theirs in `_cut`."""
+        """The units of posteriors; discrete parameters get theirs in `_cut`."""
         prior = self._prior(encoded)
         return None if prior is None else Frame(*self.spec.parameters.uncut(*prior))
 
@@ -272,17 +272,17 @@ class Network(Encoder):
         relative = conditional.relative(known, marginals)
         tokens = self._with_prior(encoded, self.parameter_embedding[asked])
         tokens = tokens + conditional.tokens(known, relative)
-        looked = self._looked_closely(encoded, self.decode(encoded, tokens))
+        inputs = self._head_inputs(encoded, self.decode(encoded, tokens))
         own = Frame(*(part.gather(2, asked) for part in marginals))
         guess = None
         if evidence is not None:
             guess = evidence.conditional(conditional.away(known, marginals), known.mask, asked)
-        zoom = (*looked, None)[2]
-        belief = conditional.belief(looked[0], looked[1], zoom, relative, own, guess)
+        zoom = (*inputs, None)[2]
+        belief = conditional.belief(inputs[0], inputs[1], zoom, relative, own, guess)
         return self._cut(encoded, belief, asked)
 
-    def _looked_closely(self, encoded: Encoded, decoded: Decoded) -> list[Tensor]:
-        """What a head makes a belief about parameters of."""
+    def _head_inputs(self, encoded: Encoded, decoded: Decoded) -> list[Tensor]:
+        """What a head turns into a belief about parameters."""
         if self.zoom is None:
             return self._read(encoded, decoded)
         tokens = self.norm(decoded.states[-1])
@@ -295,7 +295,7 @@ class Network(Encoder):
         return belief if frame is None else belief.moved(*frame)
 
     def _read(self, encoded: Encoded, decoded: Decoded) -> list[Tensor]:
-        """What a head makes a belief of."""
+        """What a head turns into a belief."""
         return [self.norm(encoded.unfold(decoded.states[-1])), encoded.unfold(decoded.raw)]
 
     def _seen(self, encoded: Encoded) -> RawObservations:

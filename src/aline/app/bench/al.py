@@ -43,7 +43,7 @@ STEPS = {1: 30, 2: 50}
 SHOWN = (1, 5, 10, 15, 20, 30, 40, 50)  # steps with a row of their own
 HYPERPARAMETERS = ("lengthscale", "output_scale")
 CHUNK = 25  # runs played together
-LOOKS = (1, 15, 30)
+AFTER = (1, 15, 30)
 
 # What the authors' plots show after the last step (100 runs).
 PUBLISHED = {
@@ -251,7 +251,7 @@ def _time_part(settings: BenchSettings, progress: Progress) -> Measured:
 
 
 @torch.inference_mode()
-def _looks_part(settings: BenchSettings, progress: Progress) -> Measured:
+def _densities_part(settings: BenchSettings, progress: Progress) -> Measured:
     """One run in one dimension query by query, and posteriors of one in two."""
     progress("one run to look at", 0, 2)
     model, task, _ = _subject("gp1d")
@@ -290,7 +290,7 @@ def _densities(model: Model, problem: Problem, curves: Curves) -> dict[str, Any]
     parameters = model.spec.parameters
     designs = model.spec.design.to_network(curves.designs)
     outcomes = problem.world.answer(designs, torch.Generator())
-    mixture = posteriors_after(model.network, Context(designs, outcomes), LOOKS)
+    mixture = posteriors_after(model.network, Context(designs, outcomes), AFTER)
     z = torch.linspace(-3, 3, 241)[:, None].expand(-1, len(parameters))
     values, truth = parameters.to_labels(z), parameters.to_labels(problem.world.theta[0])
     # [grid, batch, look, parameter]
@@ -300,7 +300,7 @@ def _densities(model: Model, problem: Problem, curves: Curves) -> dict[str, Any]
             "grid": values[name].tolist(),
             "truth": float(truth[name]),
             "density": {
-                str(step): density[:, 0, i, k].exp().tolist() for i, step in enumerate(LOOKS)
+                str(step): density[:, 0, i, k].exp().tolist() for i, step in enumerate(AFTER)
             },
         }
         for k, name in enumerate(parameters.names)
@@ -407,7 +407,7 @@ BENCH = Bench(
         "goals": _goals_part,
         "region": _region_part,
         "time": _time_part,
-        "looks": _looks_part,
+        "densities": _densities_part,
     },
     _markdown,
     _figures,
