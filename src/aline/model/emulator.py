@@ -36,7 +36,7 @@ class Emulator(nn.Module):
     def __init__(self, outcome: Outcome, design: int, parameters: Parameters, hidden: int):
         super().__init__()
         self.outcome = outcome
-        self.settled = parameters.settled  # outcomes do not depend on which number stands for a value
+        self.settled = parameters.settled  # any number of a value means the same
         start = outcome.head_start(COMPONENTS, 0)
         self.parameters_in = len(parameters)
         self.of_design = _smooth_layers(2 * design, hidden)
