@@ -124,7 +124,7 @@ class State:
         """How outcomes are read: in the task's units, or in any."""
         return Real() if self.is_standardised else self.spec.outcome
 
-    @property
+    @cached_property
     def told(self) -> int:
         """How many trials count towards the horizon: asked here and told."""
         return sum(self.trials[number].source == "asked" for number in self.rows)
