@@ -245,7 +245,7 @@ class Experiment(View):
         return refine_posterior(self._state, task)
 
     def snapshot(self, journal: Journal | None = None) -> Experiment:
-        """This experiment as it is now, to look at while the original goes on.
+        """A copy of this experiment as it is now, to read while the original continues.
 
         What is done to the copy goes to `journal`, if that is given.
         """

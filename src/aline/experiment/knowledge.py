@@ -160,7 +160,7 @@ def check_unknown(knowledge: Knowledge, target: list[Any]) -> None:
 
 
 def unknown_names(parameters: Parameters, knowledge: Knowledge) -> list[str] | None:
-    """What to learn where nobody says: what is not known; None where nothing is."""
+    """The default goal: all parameters that are not known; None if none is known."""
     known = known_names(knowledge)
     if not known:
         return None

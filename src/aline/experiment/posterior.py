@@ -82,7 +82,7 @@ class Posterior:
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """Why not to believe it, a sentence each; none is as it should be."""
+        """Reasons to doubt it, a sentence each; empty if there is none."""
         return self._find_warnings()
 
     @property

@@ -153,7 +153,7 @@ class State:
 
     @cached_property
     def checked(self) -> Evidence:
-        """What the outcomes say against the model; computed when somebody looks, trial by trial."""
+        """The evidence against the model in all outcomes so far; computed when it is asked for."""
         evidence = self.evidence
         for data, design, outcome in self.unchecked:
             if evidence.is_over:
@@ -170,7 +170,7 @@ class State:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Why not to believe the posterior, a sentence each."""
+        """Reasons to doubt the posterior, a sentence each."""
         beyond = (
             *beyond_training(self.spec, self.context),
             *knowledge_warnings(self.spec.parameters, self.knowledge),
@@ -179,7 +179,7 @@ class State:
 
     @property
     def misfit(self) -> tuple[str, ...]:
-        """Why not to believe that the model describes the outcomes."""
+        """Reasons to doubt that the model describes the outcomes."""
         finding = self.checked.finding
         return () if finding is None else (str(finding),)
 

@@ -77,7 +77,7 @@ def _kept(visible: Tensor) -> Tensor:
 
 
 def _factor(kernels: Kernels, designs: Tensor, kept: Tensor | None) -> Tensor:
-    """Of the outcomes' covariance [batch, kernel, n, n]; what nobody sees is apart from all."""
+    """Of the outcomes' covariance [batch, kernel, n, n]; unseen ones are independent."""
     batch, count, _ = designs.shape
     if count <= LONG:
         return _factor_of_few(kernels, designs, kept)

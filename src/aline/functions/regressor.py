@@ -1,4 +1,4 @@
-"""Active learning for whoever has a table and no simulator, in scikit-learn's words."""
+"""Active learning from a table, without a simulator, with scikit-learn's interface."""
 
 from __future__ import annotations
 

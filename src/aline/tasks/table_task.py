@@ -181,8 +181,8 @@ class TableWorld:
         return outcomes, torch.ones_like(outcomes)
 
 
-# The plug-in says what there is to say. A network of the usual size beside it learns the training
-# data sets by heart: this one can do little more than correct the plug-in's spread.
+# The plug-in does most of the work. A network of the usual size beside it would memorise the
+# training data: this one can do little more than correct the plug-in's spread.
 MODEL = {
     "policy": "plugin",
     "plugin": "landscapes",

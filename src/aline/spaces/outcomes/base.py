@@ -412,7 +412,7 @@ def whole_number_of(value: Any) -> int | None:
 
 
 def refuse(user: Tensor, wrong: Tensor, what: str, rule: str, remedy: str) -> None:
-    """Say so if any value is wrong; the remedy is for whoever wrote the simulator."""
+    """Raise an error if any value is wrong; the remedy addresses the author of the simulator."""
     if bool(wrong.any()):
         got = f"{float(user[wrong].reshape(-1)[0]) + 0.0:g}"  # which has no minus zero
         end = "" if what == GIVEN else f": {remedy}"

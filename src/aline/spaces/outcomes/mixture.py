@@ -84,7 +84,7 @@ class Mixture(Belief):
 
     @cached_property
     def kept_moments(self) -> tuple[Tensor, Tensor]:
-        """As `moments`; whoever makes a mixture and has them already may leave them here."""
+        """As `moments`; code that has computed them already may set them."""
         weight = self.log_weight.exp()
         mean = (weight * self.mean).sum(-1)
         # Around the mean: far from zero the difference of squares would lose all digits.
