@@ -1,4 +1,4 @@
-"""What an experiment will need to know next, computed before it is asked."""
+"""Computes ahead of time what the next call will need."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ Foreseen = tuple[bool, dict[str, Value] | None]
 def prepare(experiments: Iterable[Experiment]) -> None:
     """Choose the next designs of several experiments in one pass of the network, ahead of `ask`.
 
-    It changes none of them, and does nothing where one of them has no design to choose: `ask` says
-    why.
+    It changes none of them. Where one has no design to choose it does nothing: `ask` raises the
+    error.
     """
     with suppress(AlineError):
         choose_ahead([one._state for one in experiments if not one.finished])
