@@ -27,7 +27,7 @@ from aline.spaces.outcomes import Mixture
 from aline.tasks import Task
 
 DRAWS = 2048
-FEWEST = 10  # draws of non-zero likelihood that are needed, times parameters and one
+FEWEST = 10  # draws of non-zero likelihood needed, times (parameters + 1)
 LEAST = 0.5  # effective share of the draws at each step
 SWEEPS = 10  # moves of every draw at each step
 LAST = 20  # and at the last
