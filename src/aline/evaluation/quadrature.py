@@ -15,6 +15,7 @@ from aline.spaces.outcomes.mixture import LOG_SQRT_2PI
 from aline.spaces.priors import CategoricalScale
 from aline.tasks.lattice import gauss_legendre
 
+_LEFT_OUT = 1e-6  # the posterior's mass on either side of the window that is integrated
 _TAIL = 6.0  # as far as a prior without bounds is followed, in standard deviations
 
 Window = tuple[float, float]
@@ -70,3 +71,13 @@ def quadrature(count: int, window: Window, bounded: bool) -> Axis:
         z = _TAIL * position
         log_weight = (weight * half * _TAIL).log() - 0.5 * z * z - LOG_SQRT_2PI
     return Axis(z.float(), log_weight.float(), position)
+
+
+def window_around(mass: Tensor, axis: Axis) -> Window:
+    """The stretch that holds all but a millionth of the mass [node], and two nodes beyond."""
+    below = mass.double().cumsum(0)
+    first = int((below < _LEFT_OUT).sum()) - 2
+    last = int((below < 1 - _LEFT_OUT).sum()) + 2
+    low = axis.position[first].item() if first >= 0 else -1.0
+    high = axis.position[last].item() if last < len(axis) else 1.0
+    return low, high

@@ -11,15 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from aline.errors import InputError
-from aline.spaces.outcomes.base import (
-    Belief,
-    Outcome,
-    User,
-    choices_of,
-    number_of,
-    refuse,
-    tensor_of,
-)
+from aline.spaces.outcomes.base import Belief, Outcome, User, choices_of
+from aline.spaces.outcomes.numbers import number_of, refuse, tensor_of
 
 
 @dataclass(frozen=True)
