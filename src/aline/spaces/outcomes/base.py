@@ -111,6 +111,7 @@ class Belief(ABC):
 class Outcome(ABC):
     """What a measurement returns. Subclasses are frozen dataclasses, named in JSON by `kind`.
 
+    >>> import numpy as np
     >>> from aline.spaces import Binary, Real
     >>> outcome = Binary()
     >>> outcome.words(), outcome.labels, outcome.axis, outcome.columns(), outcome.form()["kind"]
@@ -138,6 +139,8 @@ class Outcome(ABC):
     (torch.Size([]), torch.Size([]))
     >>> outcome.simulated(np.array([0, 1]), (2,)), outcome.check(torch.tensor([1]), "this")
     (tensor([0, 1]), None)
+    >>> outcome.check_declared(), outcome.reach()
+    (None, None)
     >>> outcome.mirrored(y), outcome.log_volume(y).tolist()
     (tensor([ 1., -1.]), [0.0, 0.0])
     >>> Real().fitted(torch.tensor([1.0, 2.0, 3.0])).loc
