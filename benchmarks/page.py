@@ -117,7 +117,7 @@ def second_visit(browser: Browser, origin: str) -> tuple[float, list[str]]:
     find(browser, ".aline-stimulus canvas")
     waiting = value(browser, "performance.now()") / 1000
     loaded = value(browser, "performance.getEntriesByType('resource').map((one) => one.name)")
-    in_worker = ["operators", "tensors", "products", "normal", "onnx", "runtime", "worker"]
+    in_worker = ["worker"]
     paths = {urlparse(url).path.lstrip("/") for url in loaded if url.startswith(origin)}
     paths |= {f"local/{name}.js" for name in in_worker} | {"example/index.html"}
     return waiting, sorted(
