@@ -5,7 +5,7 @@ import { readFileSync } from "node:fs";
 const [, , library, file] = process.argv;
 const { onMemory, openKernels, PLAIN } = await import(`${library}/local/kernels.js`);
 const { Generator } = await import(`${library}/local/random.js`);
-const { products, rows } = JSON.parse(readFileSync(file));
+const { products, rows: sizes } = JSON.parse(readFileSync(file));
 const kernels = openKernels(), generator = new Generator(1);
 let end = 16;
 function inMemory(values) {
@@ -35,15 +35,15 @@ for (const [height, inner, columns] of products) {
   }
 }
 for (const operation of ["add", "subtract", "multiply", "divide", "least", "most"]) {
-  for (const [count, length] of rows) {
+  for (const [count, length] of sizes) {
     for (const right of [[1, 1], [1, 0], [0, 1]]) {
-      const how = { count, length, steps: [right, [length, 1]], places: [1, 2], to: 3 };
+      const rows = { count, length, right, down: [length, 1] };
       const arrays = [random(count * length + 9), random(count * length + 9), new Float32Array(count * length + 9)];
-      found.combine.push(difference((loops, x, y, out) => loops.combine(operation, x, y, out, how), arrays));
+      found.combine.push(difference((loops, x, y, out) => loops.combine(operation, x, y, out, rows, 1, 2, 3), arrays));
     }
   }
 }
 for (const name of ["relu", "hardSwish", "exp"]) {
-  for (const [, length] of rows) found[name].push(difference((loops, data) => loops[name](data), [random(length)]));
+  for (const [, length] of sizes) found[name].push(difference((loops, data) => loops[name](data), [random(length)]));
 }
 console.log(JSON.stringify(found));

@@ -29,12 +29,6 @@ def site(folders: Folders, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def kept(browser: Browser) -> int:
-    """How many files the browser has for reloads without a network."""
-    script = "const done = arguments[0]; caches.open('aline').then((c) => c.keys())"
-    return int(browser.execute_async_script(f"{script}.then((keys) => done(keys.length))"))
-
-
 def answer(browser: Browser, first: int, last: int) -> None:
     """Press keys for trials from the first to before the last."""
     for number in range(first, last):
@@ -59,7 +53,7 @@ def finished(browser: Browser, site: Path) -> Browser:
     with static_files(site) as origin:
         browser.get(f"{origin}/example/?trials={TRIALS}")
         until(lambda: "Which one is brighter" in browser.page_source)
-        until(lambda: kept(browser) > 20)
+        until(lambda: value(browser, "document.documentElement.dataset.offline") == "true")
     press(browser, " ")
     answer(browser, 0, RELOADED)
     find(browser, f".aline-stimulus[data-trial='{RELOADED}'] canvas")

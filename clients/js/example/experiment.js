@@ -20,7 +20,7 @@ const settings = {
   horizon: Number(options.get("trials") ?? 30),
   metadata: { page: "jsPsych example" },
 };
-const jsPsych = initJsPsych();
+const jsPsych = initJsPsych({ use_webaudio: false }); // opening the sound device would hold up the page
 
 // A screen has whole levels: only differences of these are asked, so that what is shown is what is told.
 const GREY = 128, LARGEST = 120;
@@ -83,7 +83,7 @@ function offer(link, content) {
 
 async function run() {
   const experiment = await begin();
-  if (!service) keepOffline("./sw.js", [new URL(`./${MODEL}/model.json`, location.href).href]);
+  if (!service) keepOffline().then((kept) => { document.documentElement.dataset.offline = kept; });
   if (!(await experiment.status()).trials.length) await experiment.restrict({ candidates: { stimulus: STIMULI } });
   const before = await earlierTrials(experiment);
   for (const row of before) jsPsych.data.get().push(row);

@@ -13,7 +13,7 @@ const PAGES = 256; // 16 MB, of which a browser gives what is used
 export function openKernels() {
   try {
     const memory = new WebAssembly.Memory({ initial: PAGES });
-    const { exports } = new WebAssembly.Instance(new WebAssembly.Module(assemble(MODULE)), { at: { memory } });
+    const { exports } = new WebAssembly.Instance(new WebAssembly.Module(assemble(module())), { at: { memory } });
     return { memory, ...exports };
   } catch {
     return null;
@@ -33,8 +33,9 @@ export const PLAIN = {
     }
   },
 
-  /** `count` rows of `length`: x and y go on by their steps, and stay at one number where they repeat it. */
-  combine(operation, x, y, out, { count, length, steps: [right, down], places: [atX, atY], to }) {
+  /** `count` rows of `length`, from these places on: x and y go on by their steps, and stay at one number
+   *  where they repeat it. */
+  combine(operation, x, y, out, { count, length, right, down }, atX, atY, to) {
     const work = ARITHMETIC[operation];
     for (let i = 0; i < count; i++, atX += down[0], atY += down[1]) {
       for (let k = 0; k < length; k++) out[to++] = work(x[atX + k * right[0]], y[atY + k * right[1]]);
@@ -61,6 +62,7 @@ const ARITHMETIC = { add: (x, y) => x + y, subtract: (x, y) => x - y, multiply: 
 
 /** The same by the loops in WebAssembly, on arrays in their memory. */
 export function onMemory(kernels, scratch) {
+  const combinations = Object.fromEntries(Object.keys(ARITHMETIC).map((name) => [name, ["", "ByOne", "OneBy"].map((how) => kernels[name + how])]));
   const bend = (name) => (data) => kernels[name](data.byteOffset, data.byteOffset + WIDE * data.length);
   return {
     product(a, b, row, out, rows, inner, columns) {
@@ -69,10 +71,10 @@ export function onMemory(kernels, scratch) {
       else kernels.product(a.byteOffset, b.byteOffset, 0, out.byteOffset, rows, WIDE * inner, WIDE * columns);
     },
 
-    combine(operation, x, y, out, { count, length, steps: [right, down], places: [atX, atY], to }) {
-      const shape = right[0] === right[1] ? "" : right[0] ? "ByOne" : "OneBy";
-      const [a, b, c] = [x.byteOffset + WIDE * atX, y.byteOffset + WIDE * atY, out.byteOffset + WIDE * to];
-      kernels[operation + shape](a, b, c, count, WIDE * length, WIDE * down[0], WIDE * down[1]);
+    combine(operation, x, y, out, { count, length, right, down }, atX, atY, to) {
+      const work = combinations[operation][right[0] === right[1] ? 0 : right[0] ? 1 : 2];
+      const a = x.byteOffset + WIDE * atX, b = y.byteOffset + WIDE * atY, c = out.byteOffset + WIDE * to;
+      work(a, b, c, count, WIDE * length, WIDE * down[0], WIDE * down[1]);
     },
 
     relu: bend("relu"),
@@ -151,7 +153,7 @@ function combination(operation, repeated) {
     ),
   );
 }
-const combinations = (operation) => ({ [operation]: combination(operation, null), [`${operation}ByOne`]: combination(operation, 1), [`${operation}OneBy`]: combination(operation, 0) });
+const everyWay = (operation) => ({ [operation]: combination(operation, null), [`${operation}ByOne`]: combination(operation, 1), [`${operation}OneBy`]: combination(operation, 0) });
 
 // Bends, in place, from an address to an end; arrays are filled up to a multiple of four.
 
@@ -172,12 +174,11 @@ const exponential = [
   get(2), FOUR.value(LEAST), FOUR.isAbove, FOUR.and,
 ].flat();
 
-const MODULE = {
+const module = () => ({
   product: productOf(false),
   productPlus: productOf(true),
-  ...combinations("add"), ...combinations("subtract"), ...combinations("multiply"), ...combinations("divide"),
-  ...combinations("least"), ...combinations("most"),
+  ...Object.assign({}, ...Object.keys(ARITHMETIC).map(everyWay)),
   relu: bend(get(2), FOUR.value(0), FOUR.most),
   hardSwish: bend(get(2), clamped, FOUR.multiply, FOUR.value(6), FOUR.divide),
   exp: bend(exponential),
-};
+});

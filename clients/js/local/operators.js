@@ -2,7 +2,7 @@
 
 import { erf } from "./normal.js";
 import { loopsFor, take } from "./memory.js";
-import { around, axisOf, binary, broadcastShape, combine, expand, matmul, sizeOf, strided, stridesOf, unary } from "./tensors.js";
+import { around, axisOf, binary, broadcastShape, combine, expand, LONG, matmul, sizeOf, strided, stridesOf, unary } from "./tensors.js";
 
 function numbers({ data }) {
   const found = new Array(data.length);
@@ -264,10 +264,12 @@ function reduceSum([x, axes], { keepdims = 1 }) {
 function sumAlong({ shape, data }, axis) {
   const [outer, length, inner] = around(shape, axis);
   const out = take(outer * inner).fill(0), loops = loopsFor(data, out);
-  const row = { count: 1, length: inner, steps: [[1, 1], [0, 0]] };
-  for (let i = 0, from = 0; i < outer; i++) {
-    if (inner === 1) for (const end = from + length; from < end; from++) out[i] += data[from];
-    else for (const end = from + length * inner; from < end; from += inner) loops.combine("add", out, data, out, { ...row, places: [i * inner, from], to: i * inner });
+  const row = { count: 1, length: inner, right: [1, 1], down: [0, 0] };
+  for (let i = 0, from = 0; i < out.length; i += inner) {
+    for (const end = from + length * inner; from < end; from += inner) {
+      if (inner >= LONG) loops.combine("add", out, data, out, row, i, from, i);
+      else for (let k = 0; k < inner; k++) out[i + k] += data[from + k];
+    }
   }
   return { shape: shape.map((n, i) => (i === axis ? 1 : n)), data: out };
 }

@@ -2,7 +2,7 @@
 
 import { loopsFor, take } from "./memory.js";
 
-const LONG = 16; // numbers from which on the browser copies a row quicker than a loop
+export const LONG = 16; // numbers from which on a row is worth a call
 
 export const sizeOf = (shape) => shape.reduce((size, n) => size * n, 1);
 
@@ -81,16 +81,23 @@ function sameShape(a, b) {
 
 /** "add", "subtract", "multiply", "divide", "least" or "most" of two tensors, of which either may repeat. */
 export function combine(operation, a, b) {
-  const shape = broadcastShape(a.shape, b.shape), out = take(sizeOf(shape)), loops = loopsFor(a.data, b.data, out);
+  const shape = broadcastShape(a.shape, b.shape), size = sizeOf(shape), out = take(size), loops = loopsFor(a.data, b.data, out);
+  const isWhole = a.data.length === size, one = isWhole ? b.data.length : a.data.length;
+  if ((isWhole || b.data.length === size) && (one === size || one === 1)) { // nine of ten
+    loops.combine(operation, a.data, b.data, out, { count: 1, length: size, right: [isWhole ? 1 : 0, b.data.length === size ? 1 : 0], down: STAY }, 0, 0, 0);
+    return { shape, data: out };
+  }
   const axes = merged(shape, repeating(a.shape, shape), repeating(b.shape, shape));
-  const [length, ...right] = axes.pop() ?? [1, 1, 1], [count, ...down] = axes.pop() ?? [1, 0, 0];
-  const index = axes.map(() => 0), places = [0, 0], size = count * length;
-  for (let to = 0; to < out.length; to += size) {
-    loops.combine(operation, a.data, b.data, out, { count, length, steps: [right, down], places, to });
+  const [length, ...right] = axes.pop(), [count, ...down] = axes.pop() ?? [1, 0, 0];
+  const rows = { count, length, right, down }, index = axes.map(() => 0), places = [0, 0];
+  for (let to = 0; to < size; to += count * length) {
+    loops.combine(operation, a.data, b.data, out, rows, places[0], places[1], to);
     next(axes, index, places);
   }
   return { shape, data: out };
 }
+
+const STAY = [0, 0];
 
 /** Axes as [length, stride of a, stride of b], with those in one that follow each other in both. */
 function merged(shape, a, b) {
@@ -101,9 +108,7 @@ function merged(shape, a, b) {
     if (last && last[1] === n * a[axis] && last[2] === n * b[axis]) found[found.length - 1] = [last[0] * n, a[axis], b[axis]];
     else found.push([n, a[axis], b[axis]]);
   }
-  const { length } = found;
-  if (length && !found[length - 1][1] && !found[length - 1][2]) found.push([1, 1, 1]);
-  return found;
+  return found; // the last axis is one along which a or b goes on: elsewhere there is one number in all
 }
 
 /** Go on to the next place, the last axis first. */
