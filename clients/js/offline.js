@@ -2,8 +2,8 @@
 
 const IN_WORKER = ["worker", "runtime", "onnx", "operators", "tensors", "memory", "kernels", "assembler", "normal"];
 
-/** Register the page's service worker (example/sw.js) and keep all files that the page has loaded,
- *  with `more` that workers load. Says whether it could: browsers allow it on https and localhost. */
+/** Register the page's service worker (example/sw.js) and keep all files that the page and its network
+ *  have loaded, with `more` of your own. Says whether it could: browsers allow it on https and localhost. */
 export async function keepOffline(worker = "./sw.js", more = []) {
   if (!navigator.serviceWorker) return false;
   try {

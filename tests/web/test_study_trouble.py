@@ -16,9 +16,20 @@ OFF = """Object.defineProperty(window, "localStorage", {
 });"""
 FULL = """
 for (let size = 2 ** 22, i = 0; size >= 1; i++) {
-  try { localStorage.setItem("other" + i, "x".repeat(size)); } catch { size = Math.floor(size / 2); }
+  try {
+    localStorage.setItem("other" + i, "x".repeat(size));
+  } catch {
+    size = Math.floor(size / 2);
+  }
 }"""
-EMPTIED = "Object.keys(localStorage).filter((k) => /^other/.test(k)).map((k) => localStorage.removeItem(k))"
+EMPTIED = """
+for (const key of Object.keys(localStorage)) {
+  if (key.startsWith("other")) localStorage.removeItem(key);
+}"""
+ANOTHER = """
+const key = "aline:brightness mixed:0", created = JSON.parse(localStorage.getItem(key));
+created.model.digest = "of another model";
+localStorage.setItem(key, JSON.stringify(created));"""
 
 
 class CutOff(QuietHandler):
@@ -144,15 +155,13 @@ def test_a_storage_that_is_full(browser: Browser, site: Path) -> None:
 
 def test_answers_of_another_model_are_not_mixed_and_stay(browser: Browser, site: Path) -> None:
     """The experimenter uploaded another model in the middle of a study."""
-    key = "aline:brightness mixed:0"
-    other = f"localStorage.setItem('{key}', localStorage.getItem('{key}').replace(/\"digest\":\"../, '\"digest\":\"zz'))"
     with static_files(site) as origin:
         opened(browser, origin, "mixed")
         begin(browser)
         answer(browser, 0, 1)
         find(browser, ".aline-stimulus[data-trial='1'] canvas")
         before = events(browser, "mixed")
-        browser.execute_script(other)
+        browser.execute_script(ANOTHER)
         browser.refresh()
         assert "was run with another model" in text(browser, "#problem")
     assert events(browser, "mixed") == before
