@@ -150,6 +150,8 @@ def test_models_are_a_line_each_and_one_is_a_card(monkeypatch: pytest.MonkeyPatc
         (["demo", "psychometric", "--target", "treshold"], "did you mean threshold?"),
         (["demo", "ces", "--target", "alpha_4"], "did you mean alpha_"),
         (["bench", "psychometrics"], "did you mean psychometric?"),
+        (["bench", "all"], "say --quick, for about a quarter of an hour, or --full"),
+        (["bench", "al", "--full"], "--full is for `aline bench all`: leave it out"),
         (["trian"], "Did you mean 'train'?"),
     ],
 )

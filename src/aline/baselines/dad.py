@@ -11,6 +11,7 @@ from aline.baselines.history import (
     History,
     HistoryPolicy,
     SetNet,
+    annealed,
     check_likelihood,
     check_one_number,
     log_likelihoods,
@@ -37,9 +38,12 @@ class DadConfig:
     betas: tuple[float, float] = (0.8, 0.998)
     decay: float = 0.98  # of the learning rate, every `decay_rounds`
     decay_rounds: int = 1000
+    anneals: bool = False  # the learning rate ends at 0 with the budget, whatever `decay` is
 
 
 DAD_PRESETS = {"location": DadConfig(), "ces": DadConfig()}
+# For minutes on a core: rounds that are 20 times cheaper, and larger steps.
+DAD_SHORT = {"contrastive": 500, "learning_rate": 1e-3, "anneals": True}
 
 
 class Dad:
@@ -74,7 +78,8 @@ class Dad:
     def round(self, generator: torch.Generator, progress: float) -> None:
         """A gradient step."""
         config = self.config
-        rate = config.learning_rate * config.decay ** (self._rounds // config.decay_rounds)
+        decay = config.decay ** (self._rounds // config.decay_rounds)
+        rate = config.learning_rate * (annealed(progress) if config.anneals else decay)
         for group in self._optimiser.param_groups:
             group["lr"] = rate
         self._optimiser.zero_grad(set_to_none=True)

@@ -7,6 +7,7 @@ coordinates the task has for our own network; outcomes they see on the network's
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -91,6 +92,11 @@ class FlatNet(nn.Module):
         parts = [padded, step.to(padded.dtype)] + ([] if extra is None else [extra])
         out: Tensor = self.mlp(torch.cat(parts, -1))
         return out
+
+
+def annealed(progress: float) -> float:
+    """What is left of a rate when this share of a budget is spent: half a cosine."""
+    return 0.5 * (1 + math.cos(math.pi * progress))
 
 
 Act = Callable[[History], Tensor]

@@ -219,26 +219,36 @@ def exact_grid_posterior(
     >>> values.shape, density.shape
     (torch.Size([101]), torch.Size([2, 101]))
     """
+    parameters = task.spec.parameters
+    where = list(_figure_points(parameters, points))
+    z = torch.stack([z for _, z in where], 1)
+    log_density = exact_log_densities(task, context, z.expand(len(context.designs), -1, -1), nodes)
+    return {
+        name: (values, (log_density[..., i] - log_volume(parameters.scales[i], at)).exp())
+        for i, (name, (values, at)) in enumerate(zip(parameters.names, where, strict=True))
+    }
+
+
+def exact_log_densities(
+    task: Task, context: Context, z: Tensor, nodes: Sequence[int] | None = None
+) -> Tensor:
+    """Of each parameter for itself at values z [batch, point, parameter] after all observations.
+
+    Values and densities are on the network's scale.
+    """
     _check(task, context, [context.length])
     if nodes is None:
         nodes = converged_nodes(task, context)
-    parameters = task.spec.parameters
     rows = []
-    for (where,) in _locate(task, context, [context.length]):
-        axes = _axes(parameters, nodes, where.windows)
+    for (where,), values in zip(_locate(task, context, [context.length]), z, strict=True):
+        axes = _axes(task.spec.parameters, nodes, where.windows)
         evidence = _log_integral(task, axes, where)
-        rows.append(
-            [
-                _log_integral(task, _cut(axes, i, z), where, keep=i)[0] - evidence[0]
-                for i, (_, z) in enumerate(_figure_points(parameters, points))
-            ]
-        )
-    marginals = {}
-    for i, (values, z) in enumerate(_figure_points(parameters, points)):
-        log_density = torch.stack([row[i] for row in rows]) - 0.5 * z**2 - _LOG_SQRT_2PI
-        density = (log_density - log_volume(parameters.scales[i], z)).exp()
-        marginals[parameters.names[i]] = values, density
-    return marginals
+        each = [
+            _log_integral(task, _cut(axes, i, values[:, i]), where, keep=i)[0] - evidence[0]
+            for i in range(len(axes))
+        ]
+        rows.append(torch.stack(each, 1))
+    return torch.stack(rows) - 0.5 * z**2 - _LOG_SQRT_2PI
 
 
 def _figure_points(parameters: Parameters, count: int) -> Iterator[tuple[Tensor, Tensor]]:

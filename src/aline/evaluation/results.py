@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import platform
 import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -17,10 +20,11 @@ from aline.training.run import machine
 Row = dict[str, Any]
 
 CHECKOUT = Path(__file__).parents[3]  # where aline runs from its sources
+_NOT_RESULTS = ("--", ":(top)", ":(top,exclude)results")
 PACKAGES = ("torch", "numpy", "scipy")  # whose versions numbers may depend on
 
 # What the paper reports for the same task, target and metric (its figures, read off).
-_PUBLISHED = {
+PUBLISHED = {
     ("psychometric", "threshold,slope", "posterior_rmse", 30): 0.57,
     ("psychometric", "guess,lapse", "posterior_rmse", 30): 0.175,
 }
@@ -43,7 +47,7 @@ def row(
         "value": estimate.value,
         "ci95": estimate.ci95,
         "n": estimate.n,
-        "published": _PUBLISHED.get((task, target, metric, step)) if step is not None else None,
+        "published": PUBLISHED.get((task, target, metric, step)) if step is not None else None,
     }
 
 
@@ -78,6 +82,16 @@ def provenance() -> dict[str, Any]:
     }
 
 
+def made(result: Mapping[str, Any]) -> str:
+    """How a result was made, in a line."""
+    versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
+    dirty = " with changes" if result["dirty"] else ""
+    return (
+        f"Made by {result['command']}, commit {result['commit']}{dirty}, seed {result['seed']}; "
+        f"{versions}; {result['processor']}; {result['seconds']} s."
+    )
+
+
 def processor() -> str:
     """The processor's name, as the system has it."""
     try:
@@ -89,8 +103,11 @@ def processor() -> str:
 
 
 def is_dirty() -> bool | None:
-    """Whether the checkout had changes that no commit has; None where there is no checkout."""
-    changed = _git("status", "--porcelain", "--untracked-files=no")
+    """Whether the code had changes that no commit has; None where there is no checkout.
+
+    Files of results do not count: every benchmark changes one.
+    """
+    changed = _git("status", "--porcelain", "--untracked-files=no", *_NOT_RESULTS)
     return None if changed is None else bool(changed)
 
 
@@ -110,6 +127,16 @@ def _portable(argument: str) -> str:
     above = [one for one in (CHECKOUT, Path.cwd()) if Path(path).is_relative_to(one)]
     short = str(Path(path).relative_to(above[0])) if above else Path(path).name
     return f"{option}={short}" if option else short
+
+
+@cache
+def code_version() -> str:
+    """The commit, and a digest of what was changed since; aline's version without a checkout."""
+    changed = _git("diff", "HEAD", *_NOT_RESULTS)
+    if changed is None:
+        return __version__
+    digest = f"+{hashlib.sha256(changed.encode()).hexdigest()[:12]}" if changed else ""
+    return f"{commit()}{digest}"
 
 
 def commit() -> str | None:
