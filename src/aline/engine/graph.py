@@ -97,13 +97,14 @@ class Graph(nn.Module):
         context = Context(*seen, given.get("prior"))
         encoded = network.encode(context, self._advice(given))
         decoded = network.decode_parameters(encoded)
-        posterior = network.posterior_of(encoded, decoded)
-        summary = network.summary_of(decoded, posterior)
+        guesses = network.guesses_of(encoded, decoded)[-1]
+        summary = network.summary_of(decoded, guesses)
         predictive = network.predictive(encoded, given["points"])
         found = {f"prediction_{name}": part for name, part in predictive.tensors().items()}
         if len(network.spec.parameters):
             found |= {
-                f"posterior_{name}": part for name, part in posterior.plain().tensors().items()
+                f"posterior_{name}": part
+                for name, part in guesses.marginals.plain().tensors().items()
             }
         if network.is_box:
             proposal = network.propose(encoded, summary, goal)
