@@ -127,7 +127,7 @@ def independent(marginals: Mixture) -> list[Joint]:
     network = fresh(get("linear").fitted().spec, ModelConfig(joint=False), seeded(0))
     nothing = network.begin(1)
     return [
-        Joint(network, nothing, Guesses.split(marginals[row : row + 1, None], 1))
+        Joint(network, nothing, Guesses.single(marginals[row : row + 1, None]))
         for row in range(len(marginals.mean))
     ]
 

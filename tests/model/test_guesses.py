@@ -7,7 +7,7 @@ import aline
 from aline.model import ModelConfig, fresh
 from aline.model.advice import Frame
 from aline.model.emulator import Evidence, points_around
-from aline.model.guesses import Guesses
+from aline.model.guesses import Guesses, spread_points, two_sides
 from aline.spaces.outcomes.mixture import Mixture
 
 NOISE = 0.05
@@ -50,15 +50,26 @@ def test_a_known_value_picks_the_guess() -> None:
     torch.testing.assert_close(weight, torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
 
 
-def test_components_split_into_guesses_are_the_same_belief_of_one_parameter() -> None:
-    raw = torch.randn(2, 3, 1, 6, generator=seeded(1))
-    belief = Mixture(raw.log_softmax(-1), raw + 1, raw.exp())
-    guesses = Guesses.split(belief, 3)
-    value = torch.randn(2, 3, 1, generator=seeded(2))
-    torch.testing.assert_close(guesses.marginals.log_prob(value), belief.log_prob(value))
-    torch.testing.assert_close(
-        guesses.log_prob(value[:, :, None])[..., 0], belief.log_prob(value)[..., 0]
-    )
+def test_weighed_points_are_cut_between_two_modes() -> None:
+    """Where parameters may change places, on either side of the line on which they are equal."""
+    points = spread_points(2)
+    places = torch.tensor([[-1.0, 1.0], [1.0, -1.0]])
+    away = (points[:, None] - places).square().sum(-1)
+    log_weight = (-0.5 * away / 0.3**2).logsumexp(-1)
+    mass, sides = two_sides(points[None, None], log_weight[None, None])
+    torch.testing.assert_close(mass.exp()[0, 0], torch.tensor([0.5, 0.5]), atol=0.1, rtol=0)
+    found = sides.mean[0, 0][sides.mean[0, 0, :, 0].argsort()]
+    torch.testing.assert_close(found, places, atol=0.3, rtol=0)
+    assert sides.std.max() < 0.6
+
+
+def test_points_of_one_place_leave_the_other_side_light() -> None:
+    points = spread_points(3)
+    log_weight = -50 * (points - points[4]).square().sum(-1)
+    mass, sides = two_sides(points[None, None], log_weight[None, None])
+    likelier = int(mass[0, 0].argmax())
+    torch.testing.assert_close(sides.mean[0, 0, likelier], points[4], atol=0.1, rtol=0)
+    assert all(part.isfinite().all() for part in (mass, *sides))
 
 
 def test_the_mass_near_guesses_is_that_of_a_mixture_of_normals() -> None:
@@ -77,11 +88,11 @@ def test_the_mass_near_guesses_is_that_of_a_mixture_of_normals() -> None:
 
 def test_a_network_with_guesses_knows_the_joint_posterior() -> None:
     spec = aline.tasks.get("linear").fitted().spec
-    config = ModelConfig(**{**SIZES, "guesses": 3})
+    config = ModelConfig(**{**SIZES, "guesses": 2})
     network = fresh(spec, config, seeded(0)).eval()
     encoded = network.encode(random_context(spec, 2, 3))
     joint = network.joint(encoded)
     assert joint.sample(10, seeded(1)).shape == (2, 1, 10, 2)
-    assert network.summary(encoded).places.shape == (2, 1, 3, 3)
+    assert network.summary(encoded).places.shape == (2, 1, 2, 3)
     theta = torch.randn(2, 1, 4, 2, generator=seeded(2))
     assert joint.log_prob(theta).isfinite().all()

@@ -40,7 +40,7 @@ def stand_ins_of(
 ) -> PossibleTruths:
     q = q or prior(played.batch, len(task.spec.parameters))
     return PossibleTruths.of(
-        task, played.world.theta, played.context, Guesses.split(q, 1), count, generator
+        task, played.world.theta, played.context, Guesses.single(q), count, generator
     )
 
 

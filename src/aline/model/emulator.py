@@ -184,19 +184,22 @@ class NewtonStep(nn.Module):
             self.head.second.bias.copy_(start)
             self.head.second.weight.mul_(0.3)
 
-    def forward(self, tokens: Tensor, evidence: Evidence, before: Guesses) -> Guesses:
-        """Of tokens [batch, group, parameter, embed]."""
-        step, guess = evidence.step(), before.frame
+    def forward(
+        self, tokens: Tensor, evidence: Evidence, log_weight: Tensor, guess: Frame
+    ) -> Guesses:
+        """Of tokens [batch, group, parameter, embed]; guesses have log weights [..., guess]."""
+        step = evidence.step()
         features = evidence.features(step)
         tokens = tokens[:, :, None].expand(*features.shape[:-1], -1)
         if self.guesses == 1:
             numbers = self.head(torch.cat([tokens, features], -1))
-            return Guesses(before.log_weight, trusted_mixture(numbers, step).moved(*guess))
-        seen, old = evidence.log_mass(step), before.log_weight.detach().clamp_min(LOWEST)
+            return Guesses(log_weight, trusted_mixture(numbers, step).moved(*guess))
+        seen, old = evidence.log_mass(step), log_weight.clamp_min(LOWEST)
         compared = torch.stack([seen, old], -1)[..., None, :].expand(*features.shape[:-1], -1)
         numbers = self.head(torch.cat([tokens, features, compared / 4], -1))
         trust, more = numbers[..., -COMPARED:].unbind(-1)
-        log_weight = torch.lerp(old, seen, trust.mean(-1).sigmoid()) + more.sum(-1)
+        share = (trust.sum(-1) / trust.shape[-1]).sigmoid()
+        log_weight = torch.lerp(old, seen, share) + more.sum(-1)
         belief = trusted_mixture(numbers[..., :-COMPARED], step).moved(*guess)
         return Guesses(log_weight.log_softmax(-1), belief)
 

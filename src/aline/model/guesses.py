@@ -16,6 +16,11 @@ from torch import Tensor
 from aline.model.advice import Frame
 from aline.spaces.outcomes.mixture import STD_FLOOR, Mixture
 
+POINTS = 8  # for each parameter, at which the learned likelihood looks for places
+TURNS = 4  # of the power method that finds the direction in which points differ most
+LIGHTEST = -20.0  # a side's log mass, below which there is nothing
+CLOSEST = 0.2  # the least spread of a side, in units of what the points were spread by
+
 
 @dataclass(frozen=True)
 class Guesses:
@@ -25,12 +30,10 @@ class Guesses:
     parts: Mixture  # [batch, group, guess, parameter]
 
     @classmethod
-    def split(cls, belief: Mixture, count: int) -> Guesses:
-        """The components of a belief [batch, group, parameter] as `count` guesses."""
-        parts = belief.each(lambda part: part.unflatten(-1, (count, -1)).movedim(-2, 2))
-        height = parts.log_weight.logsumexp(-1)
-        parts = replace(parts, log_weight=parts.log_weight - height[..., None])
-        return cls(height.sum(-1).log_softmax(-1), parts)
+    def single(cls, belief: Mixture) -> Guesses:
+        """One guess, of a belief [batch, group, parameter]."""
+        none = belief.log_weight.new_zeros(())
+        return cls(none.expand(*belief.shape[:2], 1), belief.unsqueeze(2))
 
     @cached_property
     def marginals(self) -> Mixture:
@@ -80,6 +83,45 @@ class Guesses:
         pick = torch.multinomial(weight.flatten(0, 1), count, True, generator=generator)
         index = pick.view(*weight.shape[:2], 1, count, 1)
         return drawn.gather(2, index.expand(-1, -1, -1, -1, drawn.shape[-1]))[:, :, 0]
+
+
+def spread_points(parameters: int) -> Tensor:
+    """Points [n, parameter] that lie as a standard normal does, evenly: a Sobol sequence."""
+    drawn = torch.quasirandom.SobolEngine(parameters).draw(1 + POINTS * parameters)[1:]
+    return torch.special.ndtri(drawn.clamp(0.005, 0.995))
+
+
+def two_sides(points: Tensor, log_weight: Tensor) -> tuple[Tensor, Frame]:
+    """Weighed points [..., n, parameter], cut in two across the direction of their largest spread.
+
+    Of the two sides the log masses [..., 2], means and standard deviations [..., 2, parameter].
+    """
+    weight = log_weight.softmax(-1)[..., None]
+    away = points - (weight * points).sum(-2, keepdim=True)
+    direction = _largest_spread((weight * away).mT @ away)
+    is_above = (away @ direction[..., None])[..., 0] > 0
+    sides = torch.stack([is_above, ~is_above], -2)
+    parts = log_weight.log_softmax(-1)[..., None, :].masked_fill(~sides, 2 * LIGHTEST)
+    share = parts.softmax(-1)[..., None]
+    mean = (share * points[..., None, :, :]).sum(-2)
+    square = (share * (points[..., None, :, :] - mean[..., None, :]).square()).sum(-2)
+    mass = parts.exp().sum(-1).log().clamp_min(LIGHTEST).log_softmax(-1)
+    return mass, Frame(mean, square.clamp_min(CLOSEST**2).sqrt())
+
+
+def _largest_spread(covariance: Tensor) -> Tensor:
+    """The direction [..., n] of the largest variance of a covariance [..., n, n], roughly.
+
+    It begins with alternating signs, as parameters that may change places differ so.
+    """
+    count = covariance.shape[-1]
+    signs = 1.0 - 2.0 * (torch.arange(count) % 2) + 0.1 * torch.arange(count)
+    direction = covariance.diagonal(dim1=-2, dim2=-1).sqrt() * signs
+    for _ in range(TURNS):
+        direction = (covariance @ direction[..., None])[..., 0]
+        length = direction.square().sum(-1, keepdim=True).sqrt()
+        direction = direction / length.clamp_min(1e-9)
+    return direction
 
 
 def moments_of(belief: Mixture) -> Frame:

@@ -22,7 +22,7 @@ from aline.model.attention import Reading
 from aline.model.config import ModelConfig
 from aline.model.emulator import Emulator, Evidence, NewtonStep, points_around
 from aline.model.encoder import Encoded, Encoder, append_keys
-from aline.model.guesses import Guesses
+from aline.model.guesses import Guesses, spread_points, two_sides
 from aline.model.heads import Head
 from aline.model.joint import Conditional, Joint, Known
 from aline.model.policy import PolicyHalf, Proposal, Read
@@ -34,6 +34,7 @@ from aline.spaces.outcomes.mixture import STD_FLOOR, Mixture
 from aline.tasks import Spec
 
 
+WIDENED = 1.2  # by how much points are spread beyond a guess, which may be too narrow
 ROWS = 20  # whose likelihoods are emulated at a time
 
 
@@ -77,18 +78,19 @@ class Network(Encoder):
         closer = 2 * design if self.zoom else 0
         # On the network's scale a parameter is a number whose prior is N(0, 1).
         sizes = width, hidden, config.components
-        components = -(-config.components // config.guesses)  # of a guess
-        self.posterior_head = Head(
-            Real(0.0, 1.0), width, hidden, components * config.guesses, raw + closer
-        )
+        self.posterior_head = Head(Real(0.0, 1.0), *sizes, raw + closer)
         self.predictive_head = Head(spec.outcome, *sizes, raw)
         self.emulator: Emulator | None = None
         self.newton_steps = nn.ModuleList()
+        self.spread_points: Tensor
         if config.newton_steps and len(spec.parameters) and config.plugin is None:
             self.emulator = Emulator(spec.outcome, design, spec.parameters, config.width)
             steps = range(config.newton_steps)
-            one = width, hidden, components, config.guesses
+            one = width, hidden, -(-config.components // config.guesses), config.guesses
             self.newton_steps.extend(NewtonStep(*one) for _ in steps)
+            self.register_buffer(
+                "spread_points", spread_points(len(spec.parameters)), persistent=False
+            )
         self.prior_tokens = PriorTokens(len(spec.parameters), config) if config.priors else None
         self.conditional: Conditional | None = None
         if config.joint and len(spec.parameters) > 1 and config.plugin is None:
@@ -213,11 +215,36 @@ class Network(Encoder):
         belief: Mixture = self.posterior_head(*seen)
         frame = encoded.advice.parameter_frame() if prior is None else prior
         belief = belief if frame is None else belief.moved(*frame)
-        found = [self._settled(encoded, Guesses.split(belief, self.config.guesses))]
+        found = [self._settled(encoded, Guesses.single(belief))]
+        start = found[-1].log_weight, found[-1].frame
+        if self.newton_steps and self.config.guesses == 2:
+            start = self._cut_in_two(encoded, found[-1].frame)
         for step in self.newton_steps:
-            evidence = self.evidence(encoded, found[-1].frame)
-            found.append(self._settled(encoded, step(read[0], evidence, found[-1])))
+            evidence = self.evidence(encoded, start[1])
+            found.append(self._settled(encoded, step(read[0], evidence, *start)))
+            start = found[-1].log_weight.detach(), found[-1].frame
         return found
+
+    @torch.no_grad()
+    def _cut_in_two(self, encoded: Encoded, guess: Frame) -> tuple[Tensor, Frame]:
+        """Where the posterior lies, by points all over a guess [batch, group, 1, parameter].
+
+        Log weights [batch, group, 2] and frames of two places.
+        """
+        unit = WIDENED * self.spread_points
+        points = guess.mean + guess.std * unit
+        log_prob = self._emulated_context(encoded, encoded.fold(points))
+        if encoded.extra is not None:
+            extra = self._emulated(encoded.fold(points), encoded.extra, 2)
+            log_prob = torch.cat([log_prob, extra], -1)
+        height = encoded.unfold(log_prob.sum(-1))
+        prior, away = self._frame_of_prior(encoded), points
+        if prior is not None:
+            away = (points - prior.mean[:, :, None]) / prior.std[:, :, None]
+        height = height - 0.5 * away.square().sum(-1) + 0.5 * (unit / WIDENED).square().sum(-1)
+        log_weight, sides = two_sides(unit.expand(points.shape), height)
+        mean = guess.mean + guess.std * sides.mean
+        return log_weight, Frame(mean, guess.std * sides.std)
 
     def _settled(self, encoded: Encoded, guesses: Guesses) -> Guesses:
         """What guesses say of discrete parameters."""

@@ -31,7 +31,7 @@ from aline.training.workers import Workers, joined, was_restarted
 Config = TypeVar("Config", ModelConfig, TrainingConfig)
 
 NEWTON_STEPS = 2  # where they pay
-GUESSES = 3  # that these steps improve
+GUESSES = 2  # that these steps improve
 FINE = 0.01  # a resolution from which on zoom layers pay
 
 
