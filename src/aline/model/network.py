@@ -33,7 +33,6 @@ from aline.spaces import Belief, Real
 from aline.spaces.outcomes.mixture import STD_FLOOR, Mixture
 from aline.tasks import Spec
 
-
 WIDENED = 1.2  # by how much points are spread beyond a guess, which may be too narrow
 ROWS = 20  # whose likelihoods are emulated at a time
 
