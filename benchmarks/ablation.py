@@ -27,7 +27,7 @@ from aline.engine import BatchEngine
 from aline.evaluation.bounds import episode_bounds
 from aline.evaluation.estimates import Estimate, mean
 from aline.evaluation.information import gains
-from aline.evaluation.results import Row, result, row
+from aline.evaluation.results import Row, provenance, result, row
 from aline.evaluation.simulated import Protocol, play_protocol
 from aline.files import write_atomically
 from aline.model import Model, ModelConfig
@@ -90,7 +90,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    started, rows = time.monotonic(), []
+    started, rows, made = time.monotonic(), [], provenance()  # of the code that is measured
     if options.out.exists():
         named = {path.split("/")[-1] for path in options.tasks}
         rows = [r for r in json.loads(options.out.read_text())["rows"] if r["task"] not in named]
@@ -98,7 +98,7 @@ def main() -> None:
         new = compared(path, *options.vary, options.budget, options.episodes)
         rows += new
         taken = time.monotonic() - started
-        found = result("ablation", rows, taken, budget=options.budget, seed=SEED)
+        found = result("ablation", rows, taken, budget=options.budget, seed=SEED) | made
         write_atomically(options.out, json.dumps(found, indent=1).encode())
         for one in new:
             print(one["task"], one["setting"], one["metric"], round(one["value"], 3), one["ci95"])
