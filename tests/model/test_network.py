@@ -149,7 +149,7 @@ def test_both_beliefs_at_once_are_each_alone(network: Network) -> None:
     points = network.spec.design.sample(2, 4, seeded(0))
     guesses, predictive = network.beliefs(encoded, points)
     alone = network.posterior(encoded), network.predictive(encoded, points)
-    for a, b in zip((guesses[-1], predictive), alone, strict=True):
+    for a, b in zip((guesses[-1].marginals, predictive), alone, strict=True):
         assert largest_difference(everything(a), everything(b)) < TOLERANCE
 
 

@@ -244,8 +244,8 @@ class Run:
         """Other truths, from what q makes of the data at the start of each stage."""
         starts = torch.tensor([stage_starts(context.length)]).expand(len(truth), -1)
         whole = self.network.encode(context, advice)
-        q = self.network.posterior(self.network.regroup(whole, up_to(starts, context.length)))
-        check_finite(q.mean.sum(), "a posterior's mean")  # before anything is drawn from it
+        q = self.network.guesses(self.network.regroup(whole, up_to(starts, context.length)))[-1]
+        check_finite(q.parts.mean.sum(), "a posterior's mean")  # before anything is drawn from it
         return PossibleTruths.of(
             self.task, truth, context, q, self.config.possible_truths, generator
         )
