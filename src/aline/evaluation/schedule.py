@@ -24,7 +24,7 @@ from aline.evaluation.simulated import Protocol as Simulated
 from aline.evaluation.simulated import play_protocol
 from aline.model import Network
 from aline.policies import FixedPolicy
-from aline.policies.information import WORST
+from aline.policies.information import WORST, information_by
 from aline.spaces import Design
 from aline.tasks import Task
 from aline.training.possible_truths import has_parameter_likelihood
@@ -253,7 +253,7 @@ def _by_particles(
         tried = _unused(task.spec.design, schedule, step, 2 * FIRST, generator)
         tried = tried.expand(EXACT, -1, -1)
         truths = state.draw(CLOSE.truths, generator)
-        best = policy.information(truths, tried, ROUGH, generator).mean(0).argmax()
+        best = information_by(task, ROUGH, truths, tried, generator).mean(0).argmax()
         schedule[step] = tried[0, best]
         design = tried[:, best]
         outcome = world.answer(design[:, None], generator)[:, 0]

@@ -112,13 +112,15 @@ def _read_in_groups(
     if bias is not None:
         logits = logits + bias
     if private is None:
-        return logits.softmax(-1).flatten(2, 3) @ shared.values
+        read: Tensor = logits.softmax(-1).flatten(2, 3) @ shared.values
+        return read
     own = query.unflatten(2, logits.shape[2:4]) @ private.keys
     if private_bias is not None:
         own = own + private_bias
     weights = torch.cat([logits, own], -1).softmax(-1)
     common, mine = weights.split([logits.shape[-1], own.shape[-1]], -1)
-    return common.flatten(2, 3) @ shared.values + (mine @ private.values).flatten(2, 3)
+    both: Tensor = common.flatten(2, 3) @ shared.values + (mine @ private.values).flatten(2, 3)
+    return both
 
 
 class Layer(nn.Module):

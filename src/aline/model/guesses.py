@@ -88,7 +88,8 @@ class Guesses:
 def spread_points(parameters: int) -> Tensor:
     """Points [n, parameter] that lie as a standard normal does, evenly: a Sobol sequence."""
     drawn = torch.quasirandom.SobolEngine(parameters).draw(1 + POINTS * parameters)[1:]
-    return torch.special.ndtri(drawn.clamp(0.005, 0.995))
+    points: Tensor = torch.special.ndtri(drawn.clamp(0.005, 0.995))
+    return points
 
 
 def two_sides(points: Tensor, log_weight: Tensor) -> tuple[Tensor, Frame]:

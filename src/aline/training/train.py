@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from aline.errors import InputError, nearest
 from aline.model import Model, ModelConfig, fresh
@@ -32,7 +32,7 @@ from aline.training.workers import Workers, joined, was_restarted
 Config = TypeVar("Config", ModelConfig, TrainingConfig)
 
 NEWTON_STEPS = 2  # where they pay
-GUESSES = 2  # that these steps improve
+GUESSES: Literal[2] = 2  # that these steps improve
 FINE = 0.01  # a resolution from which on zoom layers pay
 
 

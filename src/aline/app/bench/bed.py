@@ -229,7 +229,7 @@ def _learned(task: Task, method: str, settings: BenchSettings, told: Progress) -
         learner,
         _budget(task, settings),
         seed=settings.seed,
-        told=lambda share: told("training", round(100 * share), 100),
+        report=lambda share: told("training", round(100 * share), 100),
     )
     write_tensors(path, dict(learner.networks.state_dict()), {"method": method, "seconds": seconds})
     return Contender(learner.policy(), seconds=seconds)
