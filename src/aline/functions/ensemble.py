@@ -256,7 +256,7 @@ class Posterior:
         return torch.cat([evidence.log_scale, weight, count], -1)
 
     def moments(self, points: Tensor) -> tuple[Tensor, Tensor]:
-        """Means [batch, kernel, group, n] at points [batch, n, design].
+        """Means [batch, kernel, group, n] at points [batch, n, design] or a group's own.
 
         And what is left of each kernel's unit variance there, noise included.
         """
@@ -267,14 +267,25 @@ class Posterior:
         value = self.whitened[:, :, None]
         if self.visible is not None:
             value = self.visible[:, None] * value  # [batch, kernel, group, context]
-        return value @ self._known(points).rows
+        if points.dim() == 3:
+            return value @ self._known(points).rows
+        return torch.einsum("bkgc,bkcgn->bkgn", value, self._rows_of_groups(points))
 
     def _explained(self, points: Tensor) -> Tensor:
         """The share of a kernel's variance that each group explains, [batch, kernel, group, n]."""
+        if points.dim() == 4:
+            seen = self.designs.new_ones(()) if self.visible is None else self.visible[:, None]
+            seen = seen.expand(len(points), 1, points.shape[1], self.count)
+            return torch.einsum("bogc,bkcgn->bkgn", seen, self._rows_of_groups(points).square())
         known = self._known(points)
         if self.visible is None:
             return known.explained[:, :, None]
         return self.visible[:, None] @ known.rows.square()
+
+    def _rows_of_groups(self, points: Tensor) -> Tensor:
+        """Points [batch, group, n, design] over the factor, [batch, kernel, context, group, n]."""
+        rows = self._known(points.flatten(1, 2)).rows
+        return rows.unflatten(-1, points.shape[1:3])
 
     def _unexplained(self, explained: Tensor) -> Tensor:
         """What is left of an outcome's variance [batch, kernel, ...], at least the noise's."""
