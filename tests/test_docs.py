@@ -15,13 +15,17 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
+from PIL import Image
 
 from aline import zoo
+from aline.app.demo import run_demo
+from aline.app.subject import open_subject
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 sys.path.insert(0, str(ROOT / "scripts" / "pages"))
 notebooks = import_module("notebooks")
+picture = import_module("picture")
 reference = import_module("reference")
 
 NOTEBOOKS = sorted(DOCS.glob("tutorials/*.ipynb"))
@@ -149,6 +153,16 @@ def test_every_member_of_a_class_is_in_an_example_that_runs(name: str) -> None:
         elif not own and not re.search(rf"\b{member}\b", shown):
             missing.append(member)
     assert not missing, f"{name} needs examples of {', '.join(missing)}"
+
+
+def test_the_moving_picture_has_a_frame_for_every_trial() -> None:
+    """As the script makes it, which is run for one trial."""
+    demo = run_demo(open_subject("psychometric"), target=picture.AIMS, trials=1)
+    frame = picture.frame(demo, demo.experiment, demo.steps)
+    with Image.open(DOCS / "images" / "trials.gif") as shown:
+        assert shown.size == frame.size
+        assert shown.n_frames == 31  # before the first trial, and after each
+    assert (DOCS / "images" / "trials.gif").stat().st_size < 1_000_000
 
 
 class Resources(HTMLParser):

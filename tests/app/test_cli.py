@@ -2,7 +2,6 @@ import json
 import re
 import resource
 import signal
-import statistics
 import subprocess
 import sys
 import time
@@ -77,25 +76,25 @@ def processor_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def median_seconds(work: Callable[[], object], times: int = 5) -> float:
-    """Of the processor, in child processes."""
+def least_seconds(work: Callable[[], object], times: int = 5) -> float:
+    """Of the processor, in child processes: what others do at the same time only adds to it."""
     seconds = []
     for _ in range(times):
         before = processor_seconds()
         work()
         seconds.append(processor_seconds() - before)
-    return statistics.median(seconds)
+    return min(seconds)
 
 
 def test_help_is_quick() -> None:
-    """The bar is 0.4 s on a quiet machine, where it takes 0.25 s; the rest is margin."""
-    assert median_seconds(lambda: aline("--help").check_returncode()) < 0.8
+    """It takes 0.25 s on a quiet machine, and 0.33 s where ten others want its two cores."""
+    assert least_seconds(lambda: aline("--help").check_returncode()) < 0.4
 
 
 def test_importing_aline_is_quick() -> None:
-    """The bar is 0.1 s on a quiet machine, where it takes 0.03 s."""
+    """It takes 0.04 s."""
     program = [sys.executable, "-c", "import aline"]
-    assert median_seconds(lambda: subprocess.run(program, check=True)) < 0.2
+    assert least_seconds(lambda: subprocess.run(program, check=True)) < 0.1
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -106,12 +106,17 @@ def test_prefixes_are_each_read_alone() -> None:
             assert_same({name: value[:, [group]] for name, value in every.items()}, alone)
 
 
-def test_an_observation_of_a_groups_own_is_one_more() -> None:
-    context, early = random_context(SPEC, 3, 6), torch.arange(5) < 5
-    own = Context(context.designs[:, 5:], context.outcomes[:, 5:])
-    advice = ADVISOR.read(first(context, 5)).regrouped(early.expand(3, 1, 5), own)
-    found, whole = advice.at_points(POINTS), ADVISOR.read(context).at_points(POINTS)
-    assert torch.allclose(found.features, whole.features, atol=1e-3)
+def test_groups_may_each_have_points_of_their_own() -> None:
+    """As a training asks: predictions elsewhere after every prefix."""
+    whole = ADVISOR.read(random_context(SPEC, 3, 4))
+    visible = (torch.arange(4) < torch.tensor([0, 2, 4])[:, None]).expand(3, -1, -1)
+    groups = whole.regrouped(visible)
+    points = torch.stack([SPEC.design.sample(3, 5, seeded(seed)) for seed in range(3)], 1)
+    together = groups.at_points(points)
+    for group in range(3):
+        alone = groups.at_points(points[:, group].clone())
+        torch.testing.assert_close(together.features[:, group], alone.features[:, group])
+        torch.testing.assert_close(together.frame.mean[:, group], alone.frame.mean[:, group])
 
 
 def test_padding_is_not_read() -> None:

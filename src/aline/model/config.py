@@ -49,6 +49,9 @@ class ModelConfig:
     # How often a guess of the posterior is made better by what a learned likelihood says near it
     # (model/emulator.py).
     newton_steps: int = 0
+    # Whether steps begin at one place, or at two that the learned likelihood tells apart: a
+    # posterior may have several modes (model/guesses.py).
+    guesses: Literal[1, 2] = 1
     # Whether q also knows every parameter given others (model/joint.py).
     joint: bool = True
     # Whether priors may be chosen, and values known, at run time (model/prior.py).
@@ -60,6 +63,11 @@ class ModelConfig:
     def __post_init__(self) -> None:
         if self.plugin is None and self.policy == "plugin":
             raise InputError("policy='plugin' needs a plugin, such as 'functions'")
+        if self.plugin is not None and self.policy != "plugin":
+            raise InputError(
+                f"the plugin {self.plugin!r} chooses designs itself: use policy='plugin', got "
+                f"policy={self.policy!r}"
+            )
         if self.priors and self.plugin is not None:
             raise InputError(f"priors=True is not for models with the plugin {self.plugin!r}")
         if self.width % self.heads:
