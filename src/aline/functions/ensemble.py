@@ -280,7 +280,8 @@ class Posterior:
         known = self._known(points)
         if self.visible is None:
             return known.explained[:, :, None]
-        return self.visible[:, None] @ known.rows.square()
+        explained: Tensor = self.visible[:, None] @ known.rows.square()
+        return explained
 
     def _rows_of_groups(self, points: Tensor) -> Tensor:
         """Points [batch, group, n, design] over the factor, [batch, kernel, context, group, n]."""
