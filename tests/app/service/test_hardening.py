@@ -727,3 +727,17 @@ def test_units_cost_no_network_and_no_runner_each(client: Any) -> None:
 def test_units_that_mean_nothing_are_refused(client: Any, units: dict[str, Any]) -> None:
     reply = client.post(API, json={"model": "detection", "units": units})
     assert reply.status_code == 422, reply.text
+
+
+def test_a_simulated_participant_has_the_units_and_what_is_known(client: Any) -> None:
+    """It refused every design, and guessed as often as it liked."""
+    body = {"model": "detection", "name": "a", "metadata": {"simulated": 1}}
+    body |= {"units": {"stimulus": [-40.0, 0.0]}, "known": {"guess": 0.5}}
+    assert client.post(API, json=body).status_code == 201
+    for _ in range(3):
+        told = client.post(f"{API}/a/simulate")
+        assert told.status_code == 200, told.text
+        assert -40 <= told.json()["design"]["stimulus"] <= 0
+    drawn = {one["name"]: one for one in client.get(f"{API}/a/drawing").json()["parameters"]}
+    assert drawn["guess"]["truth"] == pytest.approx(0.5)
+    assert -40 <= drawn["threshold"]["truth"] <= 0

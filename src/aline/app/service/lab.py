@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import hashlib
+import json
 import threading
 import time
 from collections import OrderedDict
@@ -26,6 +27,7 @@ from aline.errors import InputError, NotFoundError, StateError, UserError
 from aline.experiment import Experiment, Storage, Trial
 from aline.experiment.storage import Event, MemoryStorage
 from aline.model import Model
+from aline.tasks import simulator_of
 
 Units = Mapping[str, tuple[float, float]]
 """The range of each axis in a user's units."""
@@ -260,7 +262,7 @@ class Lab:
         name = self.model_name(experiment)
         if not isinstance(seed, int) or isinstance(seed, bool) or name is None:
             return None
-        return _observer(self._sources[name], seed)
+        return _observer(self._sources[name], seed, experiment)
 
     def simulate(self, experiment: Experiment) -> Trial:
         """One trial answered by the simulated participant."""
@@ -294,20 +296,24 @@ def can_simulate(model: str) -> bool:
 _load = functools.cache(zoo.load)  # a model is never changed, so that all share one
 
 
-_OBSERVERS: dict[tuple[str, int], Observer] = {}
+_OBSERVERS: dict[Hashable, Observer] = {}
 
 
-def _observer(source: str, seed: int) -> Observer | None:
+def _observer(source: str, seed: int, experiment: Experiment) -> Observer | None:
     """The participant of a seed; None where the model's task cannot be simulated."""
-    if (source, seed) not in _OBSERVERS:
+    units, known = experiment.model.units, experiment.known
+    key = source, seed, json.dumps([units, known])
+    if key not in _OBSERVERS:
         try:
-            subject = open_subject(source)
+            task = simulator_of(experiment.spec) if units else open_subject(source).task
         except UserError:
+            task = None
+        if task is None:
             return None
         if len(_OBSERVERS) > KEPT:
             _OBSERVERS.clear()
-        _OBSERVERS[source, seed] = Observer.drawn(subject.task, seed)
-    return _OBSERVERS[source, seed]
+        _OBSERVERS[key] = Observer.drawn(task, seed, known)
+    return _OBSERVERS[key]
 
 
 def _named(folders: tuple[str, ...]) -> dict[str, str]:
