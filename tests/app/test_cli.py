@@ -152,6 +152,8 @@ def test_models_are_a_line_each_and_one_is_a_card(monkeypatch: pytest.MonkeyPatc
         (["demo", "psychometric", "--target", "treshold"], "did you mean threshold?"),
         (["demo", "ces", "--target", "alpha_4"], "did you mean alpha_"),
         (["bench", "psychometrics"], "did you mean psychometric?"),
+        (["bench", "all"], "say --quick, for about a quarter of an hour, or --full"),
+        (["bench", "al", "--full"], "--full is for `aline bench all`: leave it out"),
         (["trian"], "Did you mean 'train'?"),
     ],
 )
@@ -243,6 +245,17 @@ def test_demo_of_the_shipped_model(tmp_path: Path) -> None:
     assert result.stderr == ""
     assert (tmp_path / "aline-report-psychometric.html").is_file()
     assert sum(line[:5].strip().isdigit() for line in result.stdout.splitlines()) == 30
+
+
+@pytest.mark.parametrize("name", zoo.shipped())
+def test_every_shipped_model_says_how_long_a_trial_took(name: str) -> None:
+    """On a line of its own; functions are known by their prediction and its error."""
+    result = run("demo", name, "--trials", "2", "--no-report")
+    assert result.exit_code == 0, result.output
+    timed = [line for line in result.stdout.splitlines() if " ms a trial" in line]
+    assert len(timed) == 1
+    assert re.fullmatch(r"Choosing a design and updating .* took [\d.]+ ms a trial\.", timed[0])
+    assert bool(re.search(r"→ function +prediction +error", result.stdout)) == name.startswith("gp")
 
 
 @pytest.mark.parametrize(

@@ -119,7 +119,12 @@ class Located:
 
 
 def can_be_exact(task: Task) -> bool:
-    """Whether the exact posterior is within reach."""
+    """Whether the exact posterior is within reach.
+
+    >>> from aline.tasks import get
+    >>> can_be_exact(get("psychometric")), can_be_exact(get("gp1d"))
+    (True, False)
+    """
     return task.log_likelihood is not None and 1 <= len(task.spec.parameters) <= MOST_PARAMETERS
 
 
@@ -136,6 +141,13 @@ def exact_log_marginals(
     `theta` [batch, parameter] and the densities are on the network's scale, as q's are; subtract
     `parameters.log_volume(theta)` for the user's units. Without `nodes`, as many are taken for each
     parameter as `converged_nodes` asks for.
+
+    >>> from aline.tasks import get
+    >>> task, generator = get("linear"), torch.Generator().manual_seed(0)
+    >>> theta, x = torch.zeros(2, 2), task.spec.design.sample(2, 5, generator)
+    >>> context = Context(x, task.worlds(theta, generator).answer(x, generator))
+    >>> exact_log_marginals(task, context, theta, lengths=[0, 5]).shape
+    torch.Size([2, 2, 2])
     """
     _check(task, context, lengths)
     if nodes is None:
@@ -171,6 +183,13 @@ def exact_gains(
 
     p is the exact joint posterior after all observations, theta [batch, parameter]. By Bayes' rule
     this is log likelihood - log evidence. Returns [batch].
+
+    >>> from aline.tasks import get
+    >>> task, generator = get("linear"), torch.Generator().manual_seed(0)
+    >>> theta, x = torch.zeros(2, 2), task.spec.design.sample(2, 5, generator)
+    >>> context = Context(x, task.worlds(theta, generator).answer(x, generator))
+    >>> exact_gains(task, context, theta, nodes=converged_nodes(task, context)).shape
+    torch.Size([2])
     """
     lengths = [context.length]
     _check(task, context, lengths)
@@ -191,27 +210,45 @@ def exact_grid_posterior(
 
     In the user's units, at evenly spaced values that hold 99.9 % of the prior. The coordinates of
     a simplex are its sticks.
+
+    >>> from aline.tasks import get
+    >>> task, generator = get("linear"), torch.Generator().manual_seed(0)
+    >>> theta, x = torch.zeros(2, 2), task.spec.design.sample(2, 5, generator)
+    >>> context = Context(x, task.worlds(theta, generator).answer(x, generator))
+    >>> values, density = exact_grid_posterior(task, context)["slope"]
+    >>> values.shape, density.shape
+    (torch.Size([101]), torch.Size([2, 101]))
+    """
+    parameters = task.spec.parameters
+    where = list(_figure_points(parameters, points))
+    z = torch.stack([z for _, z in where], 1)
+    log_density = exact_log_densities(task, context, z.expand(len(context.designs), -1, -1), nodes)
+    return {
+        name: (values, (log_density[..., i] - log_volume(parameters.scales[i], at)).exp())
+        for i, (name, (values, at)) in enumerate(zip(parameters.names, where, strict=True))
+    }
+
+
+def exact_log_densities(
+    task: Task, context: Context, z: Tensor, nodes: Sequence[int] | None = None
+) -> Tensor:
+    """Of each parameter for itself at values z [batch, point, parameter] after all observations.
+
+    Values and densities are on the network's scale.
     """
     _check(task, context, [context.length])
     if nodes is None:
         nodes = converged_nodes(task, context)
-    parameters = task.spec.parameters
     rows = []
-    for (where,) in _locate(task, context, [context.length]):
-        axes = _axes(parameters, nodes, where.windows)
+    for (where,), values in zip(_locate(task, context, [context.length]), z, strict=True):
+        axes = _axes(task.spec.parameters, nodes, where.windows)
         evidence = _log_integral(task, axes, where)
-        rows.append(
-            [
-                _log_integral(task, _cut(axes, i, z), where, keep=i)[0] - evidence[0]
-                for i, (_, z) in enumerate(_figure_points(parameters, points))
-            ]
-        )
-    marginals = {}
-    for i, (values, z) in enumerate(_figure_points(parameters, points)):
-        log_density = torch.stack([row[i] for row in rows]) - 0.5 * z**2 - _LOG_SQRT_2PI
-        density = (log_density - log_volume(parameters.scales[i], z)).exp()
-        marginals[parameters.names[i]] = values, density
-    return marginals
+        each = [
+            _log_integral(task, _cut(axes, i, values[:, i]), where, keep=i)[0] - evidence[0]
+            for i in range(len(axes))
+        ]
+        rows.append(torch.stack(each, 1))
+    return torch.stack(rows) - 0.5 * z**2 - _LOG_SQRT_2PI
 
 
 def _figure_points(parameters: Parameters, count: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -234,6 +271,13 @@ def converged_nodes(
 
     The change is the largest over the first `probes` episodes, after a quarter, a half and all of
     their observations. Without `theta`, densities are compared in the middle of the posterior.
+
+    >>> from aline.tasks import get
+    >>> task, generator = get("linear"), torch.Generator().manual_seed(0)
+    >>> x = task.spec.design.sample(2, 5, generator)
+    >>> context = Context(x, task.worlds(torch.zeros(2, 2), generator).answer(x, generator))
+    >>> len(converged_nodes(task, context))
+    2
     """
     probe = Context(context.designs[:probes], context.outcomes[:probes])
     lengths = sorted({probe.length // 4, probe.length // 2, probe.length})

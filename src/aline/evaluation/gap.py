@@ -54,6 +54,13 @@ def evaluate(
     whole posterior, the mean over the targets (`observers.posterior_rmse`). Goals are paired: the
     same truths. With `refined`, all but the gap also of the posterior that the likelihood refines,
     as `refined_…` after the last trial.
+
+    >>> import aline
+    >>> from aline.tasks import get
+    >>> task = get("linear", horizon=2)
+    >>> model = aline.train(task, rounds=1, progress=False)
+    >>> sorted(evaluate(model, task, episodes=4)["rows"][0])[:3]
+    ['ci95', 'method', 'metric']
     """
     began = time.monotonic()
     task = task.described_by(model.spec)
@@ -92,6 +99,13 @@ def coverage(
     """How often the central interval of each coordinate holds the truth after a whole experiment.
 
     The experiments aim at all parameters.
+
+    >>> import aline
+    >>> from aline.tasks import get
+    >>> task = get("linear", horizon=2)
+    >>> model = aline.train(task, rounds=1, progress=False)
+    >>> sorted(coverage(model, task, episodes=4))
+    ['intercept', 'slope']
     """
     task = task.described_by(model.spec)
     names = tuple(model.spec.parameters.priors)

@@ -27,6 +27,18 @@ class RefinedPosterior(Posterior):
 
     `effective` says how good q was: the share of its own draws that count under this posterior;
     `how`, how the draws were found.
+
+    >>> import aline
+    >>> experiment = aline.Experiment(aline.load("psychometric"))
+    >>> data = experiment.attach({"stimulus": [-1.0, 0.5, 2.0]}, [0, 1, 1])
+    >>> refined = experiment.refined()
+    >>> 0 < refined.effective <= 1
+    True
+    >>> refined.is_joint, refined.sample(10)["slope"].shape
+    (True, torch.Size([10]))
+    >>> import torch
+    >>> refined.draw(10, torch.Generator()).shape
+    torch.Size([10, 4])
     """
 
     def __init__(

@@ -19,6 +19,12 @@ def prepare(experiments: Iterable[Experiment]) -> None:
 
     It changes none of them, and does nothing where one of them has no design to choose: `ask` says
     why.
+
+    >>> import aline
+    >>> both = [aline.Experiment(aline.load("psychometric"), name=name) for name in ("a", "b")]
+    >>> prepare(both)
+    >>> [experiment.ask().number for experiment in both]
+    [0, 0]
     """
     with suppress(AlineError):
         choose_ahead([one._state for one in experiments if not one.finished])

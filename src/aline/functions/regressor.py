@@ -68,6 +68,9 @@ class ActiveRegressor:
         """The row of a pool X [row, column] whose label would tell most about all rows.
 
         Rows that were taught already are not asked for again while there are others.
+
+        >>> 0 <= learner.query(pool) < 40
+        True
         """
         pool = self._read(X)
         self._see(pool)
@@ -82,7 +85,10 @@ class ActiveRegressor:
         return int(distance.argmin())
 
     def teach(self, X: Any, y: Any) -> ActiveRegressor:
-        """Add labels y [row] of rows X [row, column]; one row may come alone."""
+        """Add labels y [row] of rows X [row, column]; one row may come alone.
+
+        >>> _ = learner.teach([[10.0], [20.0]], [3.1, 4.2])
+        """
         x, labels = self._read(X, row=True), np.asarray(y, dtype=np.float64).reshape(-1)
         if len(x) != len(labels):
             raise InputError(f"teach takes a label a row, got {len(x)} rows, {len(labels)} labels")
@@ -100,7 +106,11 @@ class ActiveRegressor:
     def predict(self, X: Any, return_std: bool) -> Array | tuple[Array, Array]: ...
 
     def predict(self, X: Any, return_std: bool = False) -> Array | tuple[Array, Array]:
-        """Expected labels [row] of rows X, and with `return_std` their standard deviations."""
+        """Expected labels [row] of rows X, and with `return_std` their standard deviations.
+
+        >>> learner.predict([[12.5]]).shape
+        (1,)
+        """
         if not len(self._y):
             raise StateError("nothing was taught yet: teach(X, y) first")
         x = self._read(X)

@@ -11,7 +11,17 @@ from aline.errors import InputError
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """Sizes; the defaults are the paper's (appendix B.2)."""
+    """Sizes; the defaults are the paper's (appendix B.2).
+
+    >>> import aline
+    >>> from aline.tasks import get
+    >>> task = get("linear", horizon=2)
+    >>> small = aline.train(task, rounds=1, progress=False, model={"width": 16, "layers": 2})
+    >>> small.network.config.width
+    16
+    >>> ModelConfig.from_json(ModelConfig(width=16).to_json()).width
+    16
+    """
 
     width: int = 32
     heads: int = 4

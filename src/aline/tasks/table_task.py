@@ -63,25 +63,41 @@ class TableTask(Task):
         self.recorded = Recorded.of(tables.only(part).tables, self.spec.design)
 
     def on(self, part: Part) -> TableTask:
-        """The same task on the tables of another part."""
+        """The same task on the tables of another part.
+
+        >>> task.on("test").part
+        'test'
+        """
         task: TableTask = self._with(self.spec)  # type: ignore[assignment]
         task.part = part
         task.recorded = Recorded.of(self.tables.only(part).tables, self.spec.design)
         return task
 
     def draw(self, batch: int, generator: torch.Generator) -> TableWorld:  # type: ignore[override]
-        """Data sets at random."""
+        """Data sets at random.
+
+        >>> task.draw(4, torch.Generator()).theta.shape
+        torch.Size([4, 0])
+        """
         which = torch.randint(len(self.recorded.count), (batch,), generator=generator)
         return TableWorld(self, which)
 
     def world(
         self, theta: Mapping[str, Any], generator: torch.Generator | None = None
     ) -> TableWorld:
-        """A data set at random: there are no parameters to give."""
+        """A data set at random: there are no parameters to give.
+
+        >>> task.world({}).sample(2, torch.Generator()).shape
+        torch.Size([1, 2, 3])
+        """
         return self.draw(1, generator or torch.Generator())
 
     def checked(self) -> TableTask:
-        """Tables were checked when they were read."""
+        """Tables were checked when they were read.
+
+        >>> task.checked() is task
+        True
+        """
         return self
 
 

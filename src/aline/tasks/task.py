@@ -254,7 +254,11 @@ class Task:
         raise AttributeError(f"Task has no attribute {name!r}")
 
     def draw(self, batch: int, generator: torch.Generator) -> SimulatedWorld:
-        """Worlds with parameters from the prior."""
+        """Worlds with parameters from the prior.
+
+        >>> task.draw(3, torch.Generator()).theta.shape
+        torch.Size([3, 1])
+        """
         theta = self.spec.parameters.sample(batch, generator)
         hidden = self._hidden(theta, generator)
         tied = {name: hidden.pop(name) for name in self.spec.parameters.priors if name in hidden}
@@ -264,12 +268,20 @@ class Task:
         return SimulatedWorld(self, theta, hidden)
 
     def world(self, theta: Mapping[str, Any], generator: torch.Generator | None = None) -> World:
-        """A world with these parameters, in the user's units; the generator draws the rest."""
+        """A world with these parameters, in the user's units; the generator draws the rest.
+
+        >>> task.world({"bias": 0.2}).answer(torch.zeros(1, 4, 1), torch.Generator()).shape
+        torch.Size([1, 4])
+        """
         truth = self.spec.parameters.to_network(theta).reshape(1, -1)
         return self.worlds(truth, generator or torch.Generator())
 
     def worlds(self, theta: Tensor, generator: torch.Generator) -> World:
-        """Worlds with parameters [batch, parameter] on the network's scale, the rest drawn."""
+        """Worlds with parameters [batch, parameter] on the network's scale, the rest drawn.
+
+        >>> task.worlds(torch.zeros(2, 1), torch.Generator()).theta.shape
+        torch.Size([2, 1])
+        """
         hidden = self._hidden(theta, generator)
         free = {n: v for n, v in hidden.items() if n not in self.spec.parameters.priors}
         return SimulatedWorld(self, theta, free)
@@ -281,7 +293,11 @@ class Task:
         return {name: as_float_tensor(value) for name, value in found.items()}
 
     def fitted(self) -> Task:
-        """This task with the outcome's scale measured on simulations from the prior."""
+        """This task with the outcome's scale measured on simulations from the prior.
+
+        >>> task.fitted().outcome
+        Binary()
+        """
         if self.spec.outcome.is_fitted:
             return self
         generator = torch.Generator()  # its default seed: the scale is a constant of the task
@@ -293,12 +309,21 @@ class Task:
         """This task, if its simulator answers a few designs as its outcome says.
 
         What is most likely a mistake, though it can be meant, is a `TaskWarning`.
+
+        >>> from aline.tasks import get
+        >>> line = get("linear")
+        >>> line.checked() is line
+        True
         """
         import_module("aline.tasks.mistakes").check(self)  # which builds on this module
         return self
 
     def described_by(self, spec: Spec) -> Task:
-        """This task's simulator on the scales of a trained model's spec, which must be its own."""
+        """This task's simulator on the scales of a trained model's spec, which must be its own.
+
+        >>> task.described_by(task.fitted().spec).horizon
+        10
+        """
         mine, theirs = (
             {**one.to_json(), "outcome": one.outcome.signature()} for one in (self.spec, spec)
         )
@@ -321,6 +346,12 @@ class Task:
         """What `explore` names for truths [batch, parameter], [batch, count, design].
 
         All on the network's scale.
+
+        >>> from aline.tasks import get
+        >>> ces = get("ces")
+        >>> worlds = ces.draw(2, torch.Generator())
+        >>> ces.informative(worlds.theta, 5, torch.Generator()).shape
+        torch.Size([2, 5, 6])
         """
         if self.explore is None:
             raise InputError(f"task {self.spec.name} has no explore: give one to Task(...)")
@@ -336,6 +367,11 @@ class Task:
         """Log likelihood [batch, count] of network-scale values; batch axes broadcast.
 
         Outcomes are [batch, count, *event].
+
+        >>> from aline.tasks import get
+        >>> line = get("linear")
+        >>> line.log_prob(torch.zeros(3, 2), torch.zeros(3, 5, 1), torch.zeros(3, 5)).shape
+        torch.Size([3, 5])
         """
         if self.log_likelihood is None:
             raise InputError(f"task {self.spec.name} has no log_likelihood: give one to Task(...)")

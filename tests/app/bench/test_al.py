@@ -23,6 +23,7 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(al.zoo, "shipped", lambda: [])
     monkeypatch.setattr(al, "STEPS", {1: 3, 2: 2})
     monkeypatch.setattr(al, "PROBLEMS", ("gp1d", "gramacy2d"))
+    monkeypatch.setattr(al, "TIMED_ON", ("gp1d", "gramacy2d"))
 
 
 @pytest.mark.usefixtures("models")
@@ -40,13 +41,14 @@ def test_file_table_and_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     metrics = {row["metric"] for row in rows}
     assert metrics == {
         "rmse", "rmse_area", "rmse_region", "coverage", "ratio", "ratio_area", "logq",
+        "ratio_to_ensemble", "ratio_area_to_ensemble",
         "logq_above", "seconds_per_run", "times_faster",
     }  # fmt: skip
     final = [r for r in rows if r["metric"] == "ratio" and r["target"] == "predictions"]
     assert {row["task"] for row in final} == {"gp1d", "gramacy2d"}
     table = (tmp_path / "results" / "al-quick.md").read_text()
     assert "| gramacy2d |" in table
-    assert "seconds a run" in table
+    assert "seconds a run, one thread | gp1d | gramacy2d, a user's units" in table
 
 
 @pytest.mark.usefixtures("models")

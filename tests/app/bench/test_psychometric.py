@@ -84,6 +84,24 @@ def test_the_table_judges_every_bar_and_the_figures_are_drawn(
     assert "an exact posterior of guess and lapse has at least\n0.2" in table
 
 
+@pytest.mark.parametrize(
+    ("value", "verdict"), [(-0.02, "met: below"), (0.004, "level"), (0.01, "**not met**")]
+)
+def test_a_verdict_is_of_the_paired_difference(value: float, verdict: str) -> None:
+    """Also where the intervals of the two methods overlap."""
+    row = {"target": "threshold,slope", "step": 30, "ci95": 0.0135}
+    rows = [
+        {**row, "metric": "posterior_rmse", "method": "aline", "value": 0.549},
+        {**row, "metric": "posterior_rmse", "method": "psi-marginal", "value": 0.549 - value},
+        {**row, "metric": "posterior_rmse_minus_psi-marginal", "method": "aline",
+         "value": value, "ci95": 0.006},
+    ]  # fmt: skip
+    check = dict(BARS)["threshold, slope: at most psi-marginal's"]
+    words, found = check(Found({"rows": rows}))  # type: ignore[misc]
+    assert str(found).startswith(verdict)
+    assert f"paired difference {value:.4f}" in words
+
+
 def test_a_part_alone_has_no_empty_tables(result: dict[str, Any], tmp_path: Path) -> None:
     rows = [row for row in result["rows"] if row["method"] == "best-possible"]
     rows += [row for row in result["rows"] if row["method"] == "best-of-two-ends"]

@@ -34,6 +34,7 @@ class Settings:
     budget: str | None = None  # of what has to be trained; None is the benchmark's own
     jobs: int = 1  # processes
     resume: bool = False  # take what an earlier run has measured already
+    same_code: bool = False  # of that, only what this very code has measured
     models: Path | None = None  # the folder of models to measure; None is the benchmark's own
     data: Path | None = None  # the folder of tables that some benchmarks need
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from aline.app.bench.bench import Measured, Progress, Settings, joined
-from aline.evaluation.results import commit
+from aline.evaluation.results import code_version, commit
 from aline.files import read_tensors, write_tensors
 
 FOLDER = Path("runs") / "bench"
@@ -38,17 +38,19 @@ class Piece:
 def piece(settings: Settings, *name: str, measure: Callable[[], Piece]) -> Piece:
     """Measure a piece and keep it; with `resume`, take the one that an earlier run kept.
 
-    One that was measured at another commit carries a note of it.
+    One that was measured at another commit carries a note of it, or is measured anew.
     """
-    path = FOLDER / f"{'-'.join([*name, *_told_apart(settings)])}.safetensors"
+    path = FOLDER / f"{'-'.join([*name, *told_apart(settings)])}.safetensors"
     if settings.resume and path.is_file():
         tensors, card = read_tensors(path)
         notes, then = tuple(card["notes"]), card["commit"]
         if then != commit():
             notes += (f"{', '.join(name)}: measured earlier, at commit {then}",)
-        return Piece(tensors, card["values"], notes)
+        if not settings.same_code or card.get("code") == code_version():
+            return Piece(tensors, card["values"], notes)
     found = measure()
     card = {"values": found.values, "notes": found.notes, "commit": commit()}
+    card["code"] = code_version()
     write_tensors(path, found.tensors, card)
     return found
 
@@ -104,8 +106,9 @@ def _prefixed(progress: Progress, prefix: str, what: str, done: int, total: int)
     progress(f"{prefix}: {what}", done, total)
 
 
-def _told_apart(settings: Settings) -> list[str]:
-    """What else makes a piece another one."""
+def told_apart(settings: Settings) -> list[str]:
+    """What else makes a piece, or a part, another one."""
+    tasks = ["+".join(settings.tasks)] if settings.same_code and settings.tasks else []
     episodes = [f"{settings.episodes}"] if settings.episodes else []
     budget = [settings.budget] if settings.budget else []
-    return [f"seed{settings.seed}", *episodes, *budget, *["quick"] * settings.quick]
+    return [f"seed{settings.seed}", *tasks, *episodes, *budget, *["quick"] * settings.quick]

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aline.app.bench.bench import Bench, Progress, Result, Row, Settings, joined
+from aline.app.bench.bench import Bench, Measured, Progress, Result, Row, Settings, joined
 from aline.evaluation import result
 from aline.files import write_atomically
 
@@ -28,10 +28,17 @@ def run_bench(
     """Measure all or some parts; the result holds all that the table and the figures need."""
     began = time.monotonic()
     found = [part(settings, progress) for part in bench.chosen(parts).values()]
+    return assembled(bench, found, time.monotonic() - began, settings)
+
+
+def assembled(
+    bench: Bench, found: Sequence[Measured], seconds: float, settings: Settings
+) -> dict[str, Any]:
+    """What its parts measured, as the file has it."""
     return result(
         bench.name,
         [row for measured in found for row in measured.rows],
-        time.monotonic() - began,
+        seconds,
         seed=settings.seed,
         notes=[note for measured in found for note in measured.notes],
         data={name: value for measured in found for name, value in measured.data.items()},

@@ -113,7 +113,40 @@ class Belief(ABC):
 
 
 class Outcome(ABC):
-    """What a measurement returns. Subclasses are frozen dataclasses, named in JSON by `kind`."""
+    """What a measurement returns. Subclasses are frozen dataclasses, named in JSON by `kind`.
+
+    >>> from aline.spaces import Binary, Real
+    >>> outcome = Binary()
+    >>> outcome.words(), outcome.labels, outcome.axis, outcome.columns(), outcome.form()["kind"]
+    ('a yes or a no', ('no', 'yes'), 'probability of yes', ['outcome'], 'binary')
+    >>> outcome.read(True), outcome.read_all([0, 1]), outcome.text(1.0), outcome.cells(1.0)
+    (1.0, [0.0, 1.0], 'yes', ['1.0'])
+    >>> y = outcome.to_network(outcome.values([0, 1]))
+    >>> y.tolist(), outcome.to_user(y).tolist(), outcome.to_plain(outcome.from_plain([0, 1]))
+    ([-1.0, 1.0], [0.0, 1.0], [0.0, 1.0])
+    >>> outcome.enumerate().tolist(), outcome.encode(y).shape[-1] == outcome.width
+    ([-1.0, 1.0], True)
+    >>> Binary.from_json(outcome.to_json()) == outcome, outcome.signature()
+    (True, {'kind': 'binary'})
+    >>> outcome.is_fitted, outcome.is_linear, outcome.is_ordered, outcome.text_width
+    (True, False, False, 3)
+    >>> [*outcome.parts], outcome.pick(1.0, "outcome"), [*outcome.split(y)], [*outcome.drawn(y)]
+    (['outcome'], 1.0, ['outcome'], [''])
+    >>> belief = outcome.finite_belief(torch.tensor([0.25, 0.75]).log())
+    >>> outcome.moments(belief)[0], outcome.curves(belief)[""]
+    (tensor(0.7500), tensor(0.7500))
+    >>> outcome.restore(belief.tensors()) is not None
+    True
+    >>> start = outcome.head_start(components=4, read=3)
+    >>> outcome.belief(start, torch.zeros(3)).shape, outcome.emulated(start, y[0]).shape
+    (torch.Size([]), torch.Size([]))
+    >>> outcome.simulated(np.array([0, 1]), (2,)), outcome.check(torch.tensor([1]), "this")
+    (tensor([0, 1]), None)
+    >>> outcome.mirrored(y), outcome.log_volume(y).tolist()
+    (tensor([ 1., -1.]), [0.0, 0.0])
+    >>> Real().fitted(torch.tensor([1.0, 2.0, 3.0])).loc
+    2.0
+    """
 
     kind: ClassVar[str]
     measured: ClassVar[tuple[str, ...]] = ()  # the fields that training measures where not given

@@ -78,6 +78,8 @@ class Categorical(Outcome):
 
     >>> Categorical(["red", "green", "blue"]).read("green")
     'green'
+    >>> Categorical(["power", "exponential"], probs=[0.25, 0.75]).shares  # of a parameter
+    (0.25, 0.75)
     """
 
     kind: ClassVar[str] = "categorical"

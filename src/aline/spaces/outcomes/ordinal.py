@@ -49,6 +49,8 @@ class Ordinal(Outcome):
 
     >>> Ordinal(["never", "sometimes", "always"]).read("always")
     'always'
+    >>> Ordinal([0, 1, 2, 5]).numbers
+    (0, 1, 2, 5)
     """
 
     kind: ClassVar[str] = "ordinal"

@@ -42,6 +42,10 @@ class Real(Outcome):
 
     >>> Real(limits=(0.0, 5.0)).limits
     (0.0, 5.0)
+    >>> rating = Real(limits=(0.0, 5.0), loc=2.0, scale=1.0)
+    >>> rating.saturated(), rating.read(4)
+    ((-2.0, 3.0), 4.0)
+    >>> low, high = rating.reach()
     """
 
     kind: ClassVar[str] = "real"

@@ -140,6 +140,13 @@ class Outcomes(Outcome):
     >>> from aline.spaces import Binary, Real
     >>> Outcomes(choice=Binary(), rt=Real()).read({"choice": True, "rt": 0.4})
     {'choice': 1.0, 'rt': 0.4}
+    >>> both = Outcomes(choice=Binary(), rt=Real())
+    >>> both.event_shape, both.column("rt"), both.is_continuous
+    ((2,), 1, False)
+    >>> both.tied, both.combinations.tolist()  # no and yes, each with a belief about rt
+    (('choice',), [[-1.0], [1.0]])
+    >>> both.combination(torch.tensor([[-1.0, 0.4], [1.0, 0.4]]))  # no, yes
+    tensor([0, 1])
     """
 
     kind: ClassVar[str] = "several"
