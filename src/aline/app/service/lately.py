@@ -159,6 +159,7 @@ class Lately(Generic[Value]):
         if self._looking is not None:
             self._looking.cancel()
             self._looking = None
+        self._waits.clear()
         if self._reading is not None:
             await asyncio.wait([self._reading], timeout=CLOSE_SECONDS)
         if self._thread is not None:
