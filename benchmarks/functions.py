@@ -35,10 +35,10 @@ from aline.engine import BatchEngine, Engine
 from aline.episodes import FixedPool, Goal, Policy, play
 from aline.evaluation.active import LEVEL, Problem, Watched, make_problem, ratio
 from aline.evaluation.estimates import mean
+from aline.evaluation.problems import FUNCTIONS
 from aline.evaluation.results import Row, result, row
 from aline.functions.ensemble_engine import EnsembleEngine
 from aline.functions.hypotheses import Hypotheses
-from aline.functions.problems import FUNCTIONS
 from aline.functions.standardised import Known
 from aline.functions.task import NOISE
 from aline.model import Mixture, Model

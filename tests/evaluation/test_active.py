@@ -16,7 +16,7 @@ from aline.evaluation.active import (
     ratio,
     seconds_per_run,
 )
-from aline.functions.problems import FunctionWorld, function_named
+from aline.evaluation.problems import FunctionWorld, function_named
 from aline.model import Model
 from aline.spaces import Box
 from aline.tasks import get

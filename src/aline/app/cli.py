@@ -387,11 +387,11 @@ def bench(
         show(BENCHES, lines, as_json)
         return
     from aline.app.bench import find
-    from aline.app.bench.bench import Settings
+    from aline.app.bench.bench import BenchSettings
     from aline.app.bench.run import completed, progress_bar, run_bench, stem, write_bench
 
     chosen = _names(tasks) or tuple(only or ()) or None
-    settings = Settings(
+    settings = BenchSettings(
         quick, seed, episodes, chosen, _names(methods), budget, jobs, resume,
         models=models, data=data,
     )  # fmt: skip

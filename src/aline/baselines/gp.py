@@ -6,7 +6,7 @@ with the most evidence. Four ways to choose:
 
 - random sampling (rs);
 - uncertainty sampling (us): the largest predictive standard deviation;
-- variance reduction (vr): the largest fall of the goal points' variance, summed;
+- variance reduction (vr): the largest reduction of the goal points' variance, summed;
 - expected predictive information gain (epig): the most nats about the goal points, on average.
 """
 
@@ -267,8 +267,8 @@ class GPPolicy:
             return std
         shared = np.square(fit.covariance(targets, x))
         if self.acquisition == "vr":
-            fall: Array = shared.sum(0) / std**2
-            return fall
+            reduction: Array = shared.sum(0) / std**2
+            return reduction
         _, own = fit.predict(targets)
         # The share of the joint variance that both explain; below one but for rounding.
         share = np.minimum(shared / (own[:, None] * std) ** 2, 1 - 1e-9)

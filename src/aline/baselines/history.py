@@ -168,7 +168,7 @@ def learn(
     *,
     rounds: int | None = None,
     seed: int = 0,
-    told: Callable[[float], None] = lambda share: None,
+    report: Callable[[float], None] = lambda share: None,
 ) -> float:
     """Train to the end of a budget; returns the seconds it took.
 
@@ -184,7 +184,7 @@ def learn(
         learner.round(seeded(seed, done), share)
         done += 1
         share = limit.progress(done, time.monotonic() - began)
-        told(share)
+        report(share)
     learner.networks.eval().requires_grad_(False)
     return time.monotonic() - began
 

@@ -45,7 +45,7 @@ class VsoedConfig:
     noise: float = 0.5  # in the design's units
     noise_decay: float = 0.9999
     target_rate: float = 0.01
-    strain: float = 1e-2  # ours: what leaning on the bounds costs
+    strain: float = 1e-2  # ours: the cost of a point beyond the bounds
     anneals: bool = False  # rate and noise end at 0 with the budget, whatever their decay is
 
 

@@ -96,10 +96,12 @@ class Graph(nn.Module):
         seen = given["designs"], given["outcomes"], given["mask"]
         context = Context(*seen, given.get("prior"))
         encoded = network.encode(context, self._advice(given))
-        decoded = network.decode_parameters(encoded)
+        both, frame = network.decode_with_points(encoded, given["points"])
+        sizes = [len(network.spec.parameters), given["points"].shape[1]]
+        decoded, points = both.split(sizes)
         posterior = network.posterior_of(encoded, decoded)
-        summary = network.summary_of(decoded, posterior)
-        predictive = network.predictive(encoded, given["points"])
+        summary = network.summary_of(decoded, posterior)._replace(with_points=both)
+        predictive = network.predicted(encoded, points, frame)
         found = {f"prediction_{name}": part for name, part in predictive.tensors().items()}
         if len(network.spec.parameters):
             found |= {

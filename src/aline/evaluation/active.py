@@ -21,8 +21,8 @@ from aline.engine import BatchEngine, engine_for
 from aline.episodes import FixedPool, Goal, Policy, goal_of, play
 from aline.errors import InputError
 from aline.evaluation.estimates import Estimate, mean
+from aline.evaluation.problems import FUNCTIONS, FunctionWorld, function_named
 from aline.functions.ensemble_engine import EnsembleEngine
-from aline.functions.problems import FUNCTIONS, FunctionWorld, function_named
 from aline.functions.task import NOISE
 from aline.model import Mixture, Model
 from aline.policies import LearnedPolicy
@@ -235,7 +235,7 @@ def _expect(policy: Any, state: Any, problem: Problem) -> None:
 
 
 @dataclass
-class Looks:
+class StepErrors:
     """Takes down the errors of what a state expects."""
 
     policy: Any
@@ -272,9 +272,9 @@ def learn(problem: Problem, policy: Policy, goal: Goal, steps: int, seed: int) -
     """Play every run of a problem, and look at what is known after each query."""
     generator = torch.Generator().manual_seed(seed)
     truth = problem.exact.answer(problem.targets, generator)
-    looks = Looks(policy, problem, truth, problem.world.answer(problem.targets, generator))
+    errors = StepErrors(policy, problem, truth, problem.world.answer(problem.targets, generator))
     context = play(
-        Watched(policy, looks),
+        Watched(policy, errors),
         problem.world,
         goal,
         steps=steps,
@@ -283,9 +283,9 @@ def learn(problem: Problem, policy: Policy, goal: Goal, steps: int, seed: int) -
         given=problem.start,
     )
     return Curves(
-        torch.stack(looks.rmse, 1),
-        torch.stack(looks.covered, 1),
-        torch.stack(looks.log_q, 1),
+        torch.stack(errors.rmse, 1),
+        torch.stack(errors.covered, 1),
+        torch.stack(errors.log_q, 1),
         problem.spec.design.to_user(context.designs),
     )
 

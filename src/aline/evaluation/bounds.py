@@ -26,7 +26,7 @@ from aline.tasks.task import Named
 _AT_ONCE = 2**16  # likelihood values a call: what stays in the cache
 _EPISODES = 256  # episodes a call, each compared with _CHUNK draws
 _CHUNK = _AT_ONCE // _EPISODES
-_PILOT = 4 * _CHUNK  # draws that are compared on every observation, to see which tell most
+_PILOT = 4 * _CHUNK  # draws that are compared on every observation, to see which count most
 _DEFENSIVE = 0.1  # the share of the prior in an adaptive proposal
 _FEW = 0.1  # the share of draws that is better followed one by one
 
@@ -268,8 +268,8 @@ class _Block:
         self._kept_count = 0
         self._dense = self._steps  # how many observations every draw is compared on
         if task.log_peak is not None:
-            told = at_truth - (each.logsumexp(0) - math.log(len(each)))
-            order = told.argsort(1, descending=True)
+            gain = at_truth - (each.logsumexp(0) - math.log(len(each)))
+            order = gain.argsort(1, descending=True)
             self._design = {name: column.gather(1, order) for name, column in design.items()}
             self._outcome = outcome[torch.arange(len(outcome))[:, None], order]
             self._dense = self._choose_dense(pilot, each.gather(2, order.expand_as(each)), at_truth)

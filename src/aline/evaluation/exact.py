@@ -22,10 +22,11 @@ from torch import Tensor
 
 from aline.episodes import Context
 from aline.errors import InputError
+from aline.evaluation.quadrature import Axis, Window, axes_of, window_around
 from aline.spaces import Parameters
-from aline.spaces.priors import CategoricalScale, log_volume
+from aline.spaces.outcomes.mixture import LOG_SQRT_2PI
+from aline.spaces.priors import log_volume
 from aline.tasks import Task
-from aline.tasks.lattice import gauss_legendre
 from aline.tasks.task import Named
 
 MOST_PARAMETERS = 4
@@ -35,13 +36,7 @@ _MOST_POINTS = 2**21
 _COARSE_POINTS = 2**16
 _MOST_COARSE = 512  # nodes of the coarse grid, a parameter
 _SHARED = 2.0  # how much larger than its own windows a posterior's shared grid may be
-_LEFT_OUT = 1e-6  # the posterior's mass on either side of the window that is integrated
 _AT_ONCE = 2**17  # likelihood values a call: what stays in the cache
-_TAIL = 6.0  # as far as a prior without bounds is followed, in standard deviations
-_LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
-
-Window = tuple[float, float]
-"""A stretch of a parameter's prior, the whole of which is (-1, 1)."""
 
 Progress = Callable[[int, int], None]
 """Told how many of how many episodes are done."""
@@ -49,23 +44,6 @@ Progress = Callable[[int, int], None]
 
 class NotConvergedError(InputError):
     """A posterior that no grid of a reasonable size resolves."""
-
-
-@dataclass(frozen=True)
-class Axis:
-    """Where the grid cuts one parameter."""
-
-    z: Tensor  # [node] on the network's scale
-    log_weight: Tensor  # [node], the share of the prior's mass that each node stands for
-    position: Tensor  # [node] from -1 to 1 in what the quadrature is over, u or z
-
-    def __len__(self) -> int:
-        return len(self.z)
-
-    def part(self, start: int, stop: int) -> Axis:
-        """Some of its nodes."""
-        rows = slice(start, stop)
-        return Axis(self.z[rows], self.log_weight[rows], self.position[rows])
 
 
 @dataclass(frozen=True)
@@ -162,14 +140,14 @@ def exact_log_marginals(
 
 def _at_truth(task: Task, where: Located, nodes: Sequence[int], truth: Tensor) -> Tensor:
     """Log posterior density of each parameter's true value, [length, parameter]."""
-    axes = _axes(task.spec.parameters, nodes, where.windows)
+    axes = axes_of(task.spec.parameters, nodes, where.windows)
     evidence = _log_integral(task, axes, where)
     values = [
         _log_integral(task, _cut(axes, i, truth[i : i + 1]), where, keep=i)
         for i in range(len(axes))
     ]
     # A density in u is one in z times du/dz, the standard normal's density.
-    return torch.cat(values, 1) - evidence - 0.5 * truth**2 - _LOG_SQRT_2PI
+    return torch.cat(values, 1) - evidence - 0.5 * truth**2 - LOG_SQRT_2PI
 
 
 def exact_gains(
@@ -179,7 +157,7 @@ def exact_gains(
     nodes: Sequence[int],
     progress: Progress | None = None,
 ) -> Tensor:
-    """What each experiment told about all parameters together: log p - log prior of the truth.
+    """What each experiment says about all parameters together: log p - log prior of the truth.
 
     p is the exact joint posterior after all observations, theta [batch, parameter]. By Bayes' rule
     this is log likelihood - log evidence. Returns [batch].
@@ -196,7 +174,7 @@ def exact_gains(
     at_truth = task.log_prob(theta, context.designs, context.outcomes).double().sum(1)
     evidence = []
     for (where,) in _locate(task, context, lengths):
-        axes = _axes(task.spec.parameters, nodes, where.windows)
+        axes = axes_of(task.spec.parameters, nodes, where.windows)
         evidence.append(_log_integral(task, axes, where)[0, 0].double())
         if progress is not None:
             progress(len(evidence), len(theta))
@@ -241,14 +219,14 @@ def exact_log_densities(
         nodes = converged_nodes(task, context)
     rows = []
     for (where,), values in zip(_locate(task, context, [context.length]), z, strict=True):
-        axes = _axes(task.spec.parameters, nodes, where.windows)
+        axes = axes_of(task.spec.parameters, nodes, where.windows)
         evidence = _log_integral(task, axes, where)
         each = [
             _log_integral(task, _cut(axes, i, values[:, i]), where, keep=i)[0] - evidence[0]
             for i in range(len(axes))
         ]
         rows.append(torch.stack(each, 1))
-    return torch.stack(rows) - 0.5 * z**2 - _LOG_SQRT_2PI
+    return torch.stack(rows) - 0.5 * z**2 - LOG_SQRT_2PI
 
 
 def _figure_points(parameters: Parameters, count: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -311,7 +289,7 @@ def converged_nodes(
 def _middle(task: Task, where: Located) -> Tensor:
     """A value of each parameter that its posterior allows, [parameter]."""
     windows = where.windows
-    return torch.cat([a.z for a in _axes(task.spec.parameters, [1] * len(windows), windows)])
+    return torch.cat([a.z for a in axes_of(task.spec.parameters, [1] * len(windows), windows)])
 
 
 def _coarse(task: Task) -> list[Axis]:
@@ -319,7 +297,7 @@ def _coarse(task: Task) -> list[Axis]:
     parameters = task.spec.parameters
     count = min(_MOST_COARSE, round(_COARSE_POINTS ** (1 / len(parameters))))
     everywhere: list[Window] = [(-1.0, 1.0)] * len(parameters)
-    return _axes(parameters, [count] * len(parameters), everywhere)
+    return axes_of(parameters, [count] * len(parameters), everywhere)
 
 
 def _locate(task: Task, context: Context, lengths: Sequence[int]) -> Iterator[list[Located]]:
@@ -349,52 +327,9 @@ def _joined(places: Iterable[Located]) -> list[Located]:
 def _windows(block: Block, total: Tensor, coarse: list[Axis]) -> list[Window]:
     mass = (total + block.log_weight).flatten().softmax(0).view(*total.shape, 1)
     return [
-        _window(mass.movedim(block.order.index(i), 0).flatten(1).sum(1), axis)
+        window_around(mass.movedim(block.order.index(i), 0).flatten(1).sum(1), axis)
         for i, axis in enumerate(coarse)
     ]
-
-
-def _window(mass: Tensor, axis: Axis) -> Window:
-    """The stretch that holds all but a millionth of the mass [node], and two nodes beyond."""
-    below = mass.double().cumsum(0)
-    first = int((below < _LEFT_OUT).sum()) - 2
-    last = int((below < 1 - _LEFT_OUT).sum()) + 2
-    low = axis.position[first].item() if first >= 0 else -1.0
-    high = axis.position[last].item() if last < len(axis) else 1.0
-    return low, high
-
-
-def _axes(parameters: Parameters, nodes: Sequence[int], windows: Sequence[Window]) -> list[Axis]:
-    if len(nodes) != len(parameters) or min(nodes) < 1:
-        raise InputError(
-            f"nodes must be {len(parameters)} whole numbers, one a parameter, got {nodes!r}"
-        )
-    return [
-        quadrature(count, window, bounded=all(map(math.isfinite, scale.support)))
-        if not isinstance(scale, CategoricalScale)
-        else _every_value(scale)
-        for count, window, scale in zip(nodes, windows, parameters.scales, strict=True)
-    ]
-
-
-def _every_value(scale: CategoricalScale) -> Axis:
-    """Of a discrete parameter, with their probabilities."""
-    place = torch.arange(len(scale.labels))
-    z = scale.to_network(place)
-    return Axis(z, scale.log_prior(place).float(), 2 * torch.special.ndtr(z.double()) - 1)
-
-
-def quadrature(count: int, window: Window, bounded: bool) -> Axis:
-    """Gauss-Legendre nodes in a window of the prior's quantile, or of z for one without bounds."""
-    x, weight = gauss_legendre(count)
-    half = (window[1] - window[0]) / 2
-    position = (window[0] + window[1]) / 2 + half * x
-    if bounded:
-        z, log_weight = torch.special.ndtri((position + 1) / 2), (weight * half / 2).log()
-    else:
-        z = _TAIL * position
-        log_weight = (weight * half * _TAIL).log() - 0.5 * z * z - _LOG_SQRT_2PI
-    return Axis(z.float(), log_weight.float(), position)
 
 
 def _double(nodes: tuple[int, ...], i: int) -> tuple[int, ...]:

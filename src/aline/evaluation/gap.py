@@ -79,9 +79,9 @@ def evaluate(
         values = list(_learned(model.spec, played, names))
         calibration.append(calibration_of(model.network, played, names, seed).to_json())
         if can_be_exact(task):
-            told = _counted(progress, number, len(goals))
+            report = _counted(progress, number, len(goals))
             try:
-                values += _gaps(task, played, nodes, told)
+                values += _gaps(task, played, nodes, report)
             except NotConvergedError as error:
                 notes.append(f"no gap for {target}: {error}")
         if refined:
@@ -153,7 +153,7 @@ def _refined(
 ) -> Iterator[Measured]:
     """The same of the refined posterior after the last trial.
 
-    J is of each parameter by itself, as q's is: what they tell together would be more still.
+    J is of each parameter by itself, as q's is: together they hold more information still.
     """
     parameters, step, last = task.spec.parameters, played.lengths[-1], len(played.lengths) - 1
     q, seen = played.posterior, played.context

@@ -28,7 +28,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Information:
-    """What a policy's experiments told about all parameters, in nats.
+    """What a policy's experiments say about all parameters, in nats.
 
     >>> from aline.episodes import RandomPolicy
     >>> from aline.tasks import get
@@ -82,11 +82,11 @@ def measure_information(
     bounds = nearer = None
     if task.log_likelihood is not None:
         generator = torch.Generator().manual_seed(protocol.seed + 1_000_003)
-        told = _named(progress, "bounding")
-        bounds = information_bounds(task, context, theta, contrastive, generator, told)
+        report = _named(progress, "bounding")
+        bounds = information_bounds(task, context, theta, contrastive, generator, report)
         if adaptive and network is not None:
             nearer = adaptive_bounds(
-                task, context, theta, _each(network, context), adaptive, generator, told
+                task, context, theta, _each(network, context), adaptive, generator, report
             )
     j = None if network is None else mean(gains(network, theta, context))
     return Information(bounds, nearer, j, theta, context)

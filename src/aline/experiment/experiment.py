@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from torch.distributions import Distribution
 
 from aline import __version__
 from aline.episodes.goals import Target
-from aline.errors import InputError, StateError, UserError
+from aline.errors import InputError
 from aline.experiment.allowed import plain_restriction
 from aline.experiment.checks import check_state, check_unfinished, existing_number, last_told
+from aline.experiment.committing import Committing
 from aline.experiment.history import History
 from aline.experiment.journals import VERSION, create, now, only_name, read_journal, replay
-from aline.experiment.keys import repeated
 from aline.experiment.knowledge import (
     Knowledge,
     check_unknown,
@@ -37,10 +37,8 @@ from aline.experiment.settings import (
     plain_target,
 )
 from aline.experiment.state import State
-from aline.experiment.storage import Conflict, Event, Journal, Storage, open_storage
-from aline.experiment.storage.base import lost
+from aline.experiment.storage import Event, Journal, Storage, open_storage
 from aline.experiment.trial import Trial, copied, number_of, plain_design, plain_designs, proposal
-from aline.experiment.view import View
 from aline.model import Model
 from aline.spaces import Design
 from aline.tasks import Spec
@@ -55,10 +53,7 @@ def _learnable(spec: Spec, target: Any, standardise: bool, knowledge: Knowledge)
     return plain
 
 
-_ATTEMPTS = 100  # how often to try again when other processes write to the same experiment
-
-
-class Experiment(View):
+class Experiment(Committing):
     """Runs trials with a trained model; every event is stored before its method returns.
 
     `target` says what to learn: parameter names, `aline.predictions(at=...)` or
@@ -240,7 +235,7 @@ class Experiment(View):
         self._change(stop=plain_stop(self._state.spec, stop))
 
     def snapshot(self, journal: Journal | None = None) -> Experiment:
-        """This experiment as it is now, to look at while the original goes on.
+        """A copy of this experiment as it is now, to read while the original continues.
 
         What is done to the copy goes to `journal`, if that is given.
 
@@ -423,59 +418,3 @@ class Experiment(View):
         """
         if not self._state.closed:
             self._commit(lambda state: {"event": "closed"})
-
-    def refresh(self) -> bool:
-        """Take in what other processes did to it; whether there was anything.
-
-        Methods that change the experiment do so on their own where they must.
-
-        >>> experiment.refresh()
-        False
-        """
-        events = self._storage.read(self._name, self._state.sequence)
-        self._state = replay(self._state, events, self._name)
-        return bool(events)
-
-    def _change(self, **settings: Any) -> None:
-        self._commit(lambda state: {"event": "changed", **settings})
-
-    def _commit(
-        self,
-        propose: Callable[[State], Event],
-        key: str | None = None,
-        **same: Any,
-    ) -> Event:
-        """Check and compute, then store, then show: an error on the way leaves all as it was.
-
-        If another process was first, look at what it did and decide again. What a key has done
-        is not done again, if it was the `same`. Returns the event as stored.
-        """
-        for _ in range(_ATTEMPTS):
-            earlier = None if key is None else self._state.keys.get(check_key(key))
-            if key is not None and earlier is not None:
-                return repeated(earlier, key, same)
-            if self._state.closed:
-                raise StateError(f"experiment {self._name!r} is closed: start a new one")
-            try:
-                proposed = propose(self._state)
-            except UserError:  # which may be news to this object only: look before refusing
-                if not self.refresh():
-                    raise
-                continue
-            event = {**proposed, **({"key": key} if key else {}), "time": now()}
-            state = self._state.after(event)
-            try:
-                self._storage.append(self._name, self._state.sequence, event)
-            except Conflict:
-                if not self.refresh():
-                    raise lost(self._name) from None
-            else:
-                self._state = state
-                return event
-        raise StateError(
-            f"other processes kept writing to experiment {self._name!r}: try again later"
-        )
-
-    def _trial(self, event: Event) -> Trial:
-        """The trial an event is about, as it is now."""
-        return copied(self._state.trials[event["trial"]])

@@ -191,7 +191,7 @@ class View:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Why not to believe what the model says, a sentence each; `posterior()` has the same.
+        """Reasons to doubt what the model says, a sentence each; `posterior()` has the same.
 
         Outcomes are checked against the model's own predictions as they come in: where the model
         is right, at most one experiment in twenty is ever warned of, however often one looks.

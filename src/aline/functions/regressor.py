@@ -1,4 +1,4 @@
-"""Active learning for whoever has a table and no simulator, in scikit-learn's words."""
+"""Active learning from a table, without a simulator, with scikit-learn's interface."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class ActiveRegressor:
         self._tables: list[Table] = []  # the latest last
 
     def query(self, X: Any) -> int:
-        """The row of a pool X [row, column] whose label would tell most about all rows.
+        """The row of a pool X [row, column] whose label would be most informative about all rows.
 
         Rows that were taught already are not asked for again while there are others.
 

@@ -60,6 +60,11 @@ class ModelConfig:
     def __post_init__(self) -> None:
         if self.plugin is None and self.policy == "plugin":
             raise InputError("policy='plugin' needs a plugin, such as 'functions'")
+        if self.plugin is not None and self.policy != "plugin":
+            raise InputError(
+                f"the plugin {self.plugin!r} chooses designs itself: use policy='plugin', got "
+                f"policy={self.policy!r}"
+            )
         if self.priors and self.plugin is not None:
             raise InputError(f"priors=True is not for models with the plugin {self.plugin!r}")
         if self.width % self.heads:

@@ -1,10 +1,10 @@
 """What the data say about values of the parameters, by a learned likelihood.
 
-An emulator learns how outcomes are distributed given parameters and design: a plain function,
+An emulator learns how outcomes are distributed given parameters and design: an ordinary function,
 far easier to learn than a posterior. A step evaluates it at a guess of the posterior and one
 standard deviation to each side of it along each parameter, summed over the observations. Slopes
 and curvatures there are a step of Newton's method towards the posterior, however narrow it is.
-What is not Gaussian about it is left to a head, which tells it in units of that step.
+What is not Gaussian about it is left to a head, in units of that step.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Emulator(nn.Module):
     def __init__(self, outcome: Outcome, design: int, parameters: Parameters, hidden: int):
         super().__init__()
         self.outcome = outcome
-        self.settled = parameters.settled  # an outcome does not tell numbers of one value apart
+        self.settled = parameters.settled  # any number of a value means the same
         start = outcome.head_start(COMPONENTS, 0)
         self.parameters_in = len(parameters)
         self.of_design = _smooth_layers(2 * design, hidden)

@@ -1,7 +1,7 @@
 """The joint posterior: every parameter given the data and the values of any others.
 
 By the chain rule, in any order, these conditionals are a joint density, and draws one parameter
-after the other have the dependence in them. A conditional is told in units of the marginal
+after the other have the dependence in them. A conditional is in units of the marginal
 posterior, and so are the values that it is given: however narrow the posterior is, what one
 parameter says about another is then a matter of numbers near one.
 """

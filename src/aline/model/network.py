@@ -51,6 +51,7 @@ class Summary(NamedTuple):
 
     decoded: Decoded
     moments: Tensor | None  # means, then log spreads, [batch, group, 2 * parameter]
+    with_points: Decoded | None = None  # the parameters, then the goal's points, if at hand
 
 
 class Network(Encoder):
@@ -69,10 +70,10 @@ class Network(Encoder):
             self.zoom = Zoom(
                 config.zoom_layers, design, self.raw_numbers.width - design, width, config.heads
             )
-        closer = 2 * design if self.zoom else 0
+        centres = 2 * design if self.zoom else 0  # the first and the last
         # On the network's scale a parameter is a number whose prior is N(0, 1).
         sizes = width, hidden, config.components
-        self.posterior_head = Head(Real(0.0, 1.0), *sizes, raw + closer)
+        self.posterior_head = Head(Real(0.0, 1.0), *sizes, raw + centres)
         self.predictive_head = Head(spec.outcome, *sizes, raw)
         self.emulator: Emulator | None = None
         self.newton_steps = nn.ModuleList()
@@ -82,7 +83,7 @@ class Network(Encoder):
         self.prior_tokens = PriorTokens(len(spec.parameters), config) if config.priors else None
         self.conditional: Conditional | None = None
         if config.joint and len(spec.parameters) > 1 and config.plugin is None:
-            self.conditional = Conditional(len(spec.parameters), raw + closer, config)
+            self.conditional = Conditional(len(spec.parameters), raw + centres, config)
         self.policy: PolicyHalf | None = None
         if config.policy != "plugin":
             summarised = len(spec.parameters) if config.shortcuts else 0
@@ -155,15 +156,18 @@ class Network(Encoder):
     def predictive(self, encoded: Encoded, points: Tensor) -> Belief:
         """Beliefs [batch, group, n] about outcomes at points [batch, (group,) n, design]."""
         tokens, frame = self._point_tokens(encoded, points)
-        return self._predictive(encoded, self.decode(encoded, tokens), frame)
+        return self.predicted(encoded, self.decode(encoded, tokens), frame)
 
     def beliefs(self, encoded: Encoded, points: Tensor) -> tuple[list[Mixture], Belief]:
         """Of all parameters and of outcomes at points, decoded in one pass."""
+        both, frame = self.decode_with_points(encoded, points)
+        parameters, predicted = both.split([len(self.spec.parameters), points.shape[-2]])
+        return self._guesses_of(encoded, parameters), self.predicted(encoded, predicted, frame)
+
+    def decode_with_points(self, encoded: Encoded, points: Tensor) -> tuple[Decoded, Frame | None]:
+        """The parameters, then points, with the points' frame."""
         tokens, frame = self._point_tokens(encoded, points)
-        both = [self._parameter_tokens(encoded), tokens]
-        sizes = [part.shape[2] for part in both]
-        parameters, predicted = self.decode(encoded, torch.cat(both, 2)).split(sizes)
-        return self._guesses_of(encoded, parameters), self._predictive(encoded, predicted, frame)
+        return self.decode(encoded, torch.cat([self._parameter_tokens(encoded), tokens], 2)), frame
 
     def _parameter_tokens(self, encoded: Encoded) -> Tensor:
         tokens = self._with_prior(encoded, self.parameter_embedding.expand(*encoded.shape, -1, -1))
@@ -193,7 +197,7 @@ class Network(Encoder):
         return self._guesses_of(encoded, decoded)[-1]
 
     def _guesses_of(self, encoded: Encoded, decoded: Decoded) -> list[Mixture]:
-        read, prior = self._looked_closely(encoded, decoded), self._frame_of_prior(encoded)
+        read, prior = self._head_inputs(encoded, decoded), self._frame_of_prior(encoded)
         seen = read if prior is None else seen_from(prior, *read)
         belief: Mixture = self.posterior_head(*seen)
         frame = encoded.advice.parameter_frame() if prior is None else prior
@@ -204,7 +208,7 @@ class Network(Encoder):
         return found
 
     def _frame_of_prior(self, encoded: Encoded) -> Frame | None:
-        """What posteriors are told in units of; discrete parameters get theirs in `_cut`."""
+        """The units of posteriors; discrete parameters get theirs in `_cut`."""
         prior = self._prior(encoded)
         return None if prior is None else Frame(*self.spec.parameters.uncut(*prior))
 
@@ -268,29 +272,30 @@ class Network(Encoder):
         relative = conditional.relative(known, marginals)
         tokens = self._with_prior(encoded, self.parameter_embedding[asked])
         tokens = tokens + conditional.tokens(known, relative)
-        looked = self._looked_closely(encoded, self.decode(encoded, tokens))
+        inputs = self._head_inputs(encoded, self.decode(encoded, tokens))
         own = Frame(*(part.gather(2, asked) for part in marginals))
         guess = None
         if evidence is not None:
             guess = evidence.conditional(conditional.away(known, marginals), known.mask, asked)
-        zoom = (*looked, None)[2]
-        belief = conditional.belief(looked[0], looked[1], zoom, relative, own, guess)
+        zoom = (*inputs, None)[2]
+        belief = conditional.belief(inputs[0], inputs[1], zoom, relative, own, guess)
         return self._cut(encoded, belief, asked)
 
-    def _looked_closely(self, encoded: Encoded, decoded: Decoded) -> list[Tensor]:
-        """What a head makes a belief about parameters of."""
+    def _head_inputs(self, encoded: Encoded, decoded: Decoded) -> list[Tensor]:
+        """What a head turns into a belief about parameters."""
         if self.zoom is None:
             return self._read(encoded, decoded)
         tokens = self.norm(decoded.states[-1])
         zoomed, raw = self.zoom(tokens, decoded.raw, self._seen(encoded))
         return [encoded.unfold(part) for part in (zoomed.tokens, raw, zoomed.log_scale)]
 
-    def _predictive(self, encoded: Encoded, decoded: Decoded, frame: Frame | None) -> Belief:
+    def predicted(self, encoded: Encoded, decoded: Decoded, frame: Frame | None) -> Belief:
+        """As `predictive`, of points that were decoded already."""
         belief: Belief = self.predictive_head(*self._read(encoded, decoded))
         return belief if frame is None else belief.moved(*frame)
 
     def _read(self, encoded: Encoded, decoded: Decoded) -> list[Tensor]:
-        """What a head makes a belief of."""
+        """What a head turns into a belief."""
         return [self.norm(encoded.unfold(decoded.states[-1])), encoded.unfold(decoded.raw)]
 
     def _seen(self, encoded: Encoded) -> RawObservations:
@@ -364,8 +369,8 @@ class Network(Encoder):
     ) -> tuple[list[Tensor], Tensor]:
         """The goal's tokens as the policy's layers read them, and which of them count how much."""
         depth, weight = self.config.policy_layers, goal.log_weight
-        states = summary.decoded.states[-depth:]
-        if goal.points.shape[1]:
+        states = (summary.with_points or summary.decoded).states[-depth:]
+        if summary.with_points is None and goal.points.shape[1]:
             with torch.no_grad():
                 tokens, _ = self._point_tokens(encoded, goal.points)
                 points = self.decode(encoded, tokens).states[-depth:]

@@ -20,7 +20,7 @@ from aline.experiment.posterior import Posterior
 from aline.experiment.trial import Trial
 from aline.files import write_atomically
 from aline.model import Model
-from aline.spaces import Binary, Box
+from aline.spaces import Box
 from aline.zoo import load
 
 Collision = Literal["rename", "overwrite", "fail"]
@@ -80,7 +80,7 @@ class AlineHandler:
                 f"a handler's levels are numbers, and this model's are {axis.words()}: use "
                 "aline.Experiment"
             )
-        if not isinstance(model.spec.outcome, Binary):
+        if not model.spec.outcome.is_yes_or_no:
             raise InputError(
                 "a handler takes a yes or a no, and this model's trials give "
                 f"{model.spec.outcome.words()}: use aline.Experiment"

@@ -17,8 +17,9 @@ from torch.nn.utils.rnn import pad_sequence
 
 from aline.errors import InputError
 from aline.spaces import Continuous, Design, Real
+from aline.tasks.spec import PREDICTIONS
 from aline.tasks.tables import Part, Table, Tables
-from aline.tasks.task import PREDICTIONS, Named, Task
+from aline.tasks.task import Named, Task
 
 NEAR = 1e-9  # how far a key may be off what was recorded, by rounding
 
@@ -196,8 +197,8 @@ class TableWorld:
         return outcomes, torch.ones_like(outcomes)
 
 
-# The kernel says what there is to say. A network of the usual size beside it learns the training
-# data sets by heart: this one can do little more than correct the kernel's spread.
+# The plug-in does most of the work. A network of the usual size beside it would memorise the
+# training data: this one can do little more than correct the plug-in's spread.
 MODEL = {
     "policy": "plugin",
     "plugin": "landscapes",

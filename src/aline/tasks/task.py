@@ -12,15 +12,8 @@ import torch
 from torch import Tensor
 
 from aline.errors import InputError
-from aline.spaces import (
-    Categorical,
-    Declared,
-    Design,
-    Outcome,
-    Parameters,
-    design_from_json,
-    outcome_from_json,
-)
+from aline.spaces import Declared, Design, Outcome, Parameters
+from aline.tasks.spec import PREDICTIONS, Spec
 
 Named = Mapping[str, Tensor]
 Simulator = Callable[[Named, Named, torch.Generator], Any]
@@ -29,92 +22,6 @@ Explorer = Callable[[Named, int, torch.Generator], Named]
 Latent = Callable[[Named, torch.Generator], Named]
 
 BRANCHES = 8  # outcomes up to which an expectation visits each: a pass of the network for each
-MOST_TRIALS = 100_000  # that a card may speak of
-PREDICTIONS = "predictions"
-"""The word for "outcomes anywhere" in a training target, beside parameter names."""
-
-
-@dataclass(frozen=True)
-class Spec:
-    """What a trained model must know of its task: everything but the simulator, as plain data."""
-
-    name: str
-    parameters: Parameters
-    design: Design
-    outcome: Outcome
-    horizon: int
-    targets: tuple[tuple[tuple[str, ...], float], ...]
-    turns: tuple[tuple[tuple[str, ...], int], ...] = ()  # trials in a row, where it is not one
-    start: int = 0  # random designs at the head of an episode in the paper's protocol
-    resolution: float = 0.06  # the finest step in a design, as a share of its range, that matters
-    config: Mapping[str, Any] = field(default_factory=dict)  # what a built-in task was made with
-    units: Mapping[str, str] = field(default_factory=dict)
-    scaled: tuple[str, ...] = ()  # the parameters that are in the outcome's units
-
-    def __repr__(self) -> str:
-        return f"<Spec {self.in_words()}>"
-
-    def in_words(self) -> str:
-        """What it is about, in a line or two."""
-        names = ", ".join(self.parameters.priors) or "none"
-        return (
-            f"{self.name}: parameters {names}; design {', '.join(self.design.names)}; "
-            f"outcome {self.outcome.words()}; {self.horizon} trials"
-        )
-
-    def label(self, name: str) -> str:
-        """A name with its unit, or with what its values are, for axes and tables."""
-        if values := self.parameters.values_of(name):
-            return f"{name} ({', '.join(f'{i} {value}' for i, value in enumerate(values))})"
-        return f"{name} ({self.units[name]})" if name in self.units else name
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data for a card."""
-        plain = {
-            "name": self.name,
-            "parameters": self.parameters.to_json(),
-            "design": self.design.to_json(),
-            "outcome": self.outcome.to_json(),
-            "horizon": self.horizon,
-            "targets": [[list(names), share] for names, share in self.targets],
-            "start": self.start,
-            "resolution": self.resolution,
-            "config": dict(self.config),
-            "units": dict(self.units),
-        }
-        # Left out where there are none, so that runs from before these fields can be resumed.
-        if self.turns:
-            plain["turns"] = [[list(names), count] for names, count in self.turns]
-        if self.scaled:
-            plain["scaled"] = list(self.scaled)
-        return plain
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Spec:
-        """Read what `to_json` wrote."""
-        return cls(
-            name=data["name"],
-            parameters=Parameters.from_json(data["parameters"]),
-            design=design_from_json(data["design"]),
-            outcome=outcome_from_json(data["outcome"]),
-            horizon=_count("horizon", data["horizon"], 1),
-            targets=tuple((tuple(names), share) for names, share in data["targets"]),
-            turns=tuple(
-                (tuple(names), _count("turns", n, 1)) for names, n in data.get("turns", ())
-            ),
-            start=_count("start", data["start"], 0),
-            resolution=data["resolution"],
-            config=data["config"],
-            units=data["units"],
-            scaled=tuple(data.get("scaled", ())),
-        )
-
-
-def _count(what: str, value: Any, least: int) -> int:
-    """A number of trials that a card may hold: what is computed grows with it."""
-    if type(value) is not int or not least <= value <= MOST_TRIALS:
-        raise ValueError(f"its {what} must be {least} to {MOST_TRIALS}, got {value!r}")
-    return value
 
 
 class World(Protocol):
@@ -454,11 +361,7 @@ def _check(
             "outcome must be Real(), Binary(), Categorical(labels), Ordinal(levels), Count() or "
             f"Outcomes(...), got {outcome!r}"
         )
-    if isinstance(outcome, Categorical) and outcome.probs is not None:
-        raise InputError(
-            f"probs are for a parameter's values, and an outcome's are the simulator's: got "
-            f"{list(outcome.probs)}, leave them out"
-        )
+    outcome.check_declared()
     if not callable(simulate):
         raise InputError(f"simulate must be callable, got {simulate!r}")
     if not (isinstance(horizon, int) and horizon >= 1):

@@ -24,7 +24,8 @@ from aline.training.losses import (
     sampled_pool_loss,
 )
 from aline.training.memory import keep_freed_memory
-from aline.training.run import PolicyLoss, Run, seeded
+from aline.training.objective import PolicyLoss
+from aline.training.run import Run, seeded
 from aline.training.teacher import Teacher
 from aline.training.workers import Workers, joined, was_restarted
 

@@ -7,12 +7,12 @@ import pytest
 
 from aline.app.bench import bed
 from aline.app.bench.bed import BENCH, PUBLISHED
-from aline.app.bench.bench import Settings
+from aline.app.bench.bench import BenchSettings
 from aline.app.bench.run import run_bench, write_bench
 from aline.errors import InputError
 from aline.tasks import get
 
-QUICK = Settings(quick=True, episodes=3, tasks=("location",), budget="1s")
+QUICK = BenchSettings(quick=True, episodes=3, tasks=("location",), budget="1s")
 
 
 def test_random_and_a_learned_baseline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,7 +65,7 @@ def test_rows_say_what_a_method_has_of_the_task_when_it_chooses() -> None:
 def test_baselines_have_settings_for_the_budget() -> None:
     task = get("location")
     for budget, contrastive in (("10min", 500), ("7h", 10_000)):
-        learner = bed._learner(task, "dad", Settings(budget=budget))
+        learner = bed._learner(task, "dad", BenchSettings(budget=budget))
         assert learner.config.contrastive == contrastive  # type: ignore[attr-defined]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from aline.app.bench import al, everything, paper, pieces
-from aline.app.bench.bench import Bench, Measured, Progress, Settings
+from aline.app.bench.bench import Bench, BenchSettings, Measured, Progress
 from aline.errors import NotFoundError
 from aline.evaluation import Estimate, row
 from aline.evaluation.results import provenance
@@ -24,13 +24,13 @@ class Counted:
         parts = {"errors": self.measure, "tables": self.fail}
         self.bench = Bench("al", parts, lambda result: "a table", lambda result: {})
 
-    def measure(self, settings: Settings, progress: Progress) -> Measured:
+    def measure(self, settings: BenchSettings, progress: Progress) -> Measured:
         self.times += 1
         assert settings.same_code
         estimate = Estimate(0.03, 0.006, 4)
         return Measured([row("gp1d", "aline", "predictions", "rmse", 30, estimate)])
 
-    def fail(self, settings: Settings, progress: Progress) -> Measured:
+    def fail(self, settings: BenchSettings, progress: Progress) -> Measured:
         raise NotFoundError("no tables here")
 
 
@@ -45,7 +45,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Counted:
 
 def run(out: Path, **settings: Any) -> Path:
     told: Callable[[str], None] = lambda line: None  # noqa: E731
-    return everything.run_everything(Settings(**settings), out, lambda *at: None, told)
+    return everything.run_everything(BenchSettings(**settings), out, lambda *at: None, told)
 
 
 def test_a_part_is_measured_once_by_the_same_code(
@@ -77,7 +77,7 @@ def test_a_piece_of_other_code_is_measured_anew(
     same: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(pieces, "FOLDER", tmp_path)
-    settings, times = Settings(resume=True, same_code=same), []
+    settings, times = BenchSettings(resume=True, same_code=same), []
     for code in ("abc", "abc", "def"):
         monkeypatch.setattr(pieces, "code_version", lambda code=code: code)
         measure = lambda: times.append(1) or pieces.Piece()  # type: ignore[func-returns-value]  # noqa: E731

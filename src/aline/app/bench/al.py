@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from aline import zoo
-from aline.app.bench.bench import Bench, Measured, Progress, Result, Row, Settings
+from aline.app.bench.bench import Bench, BenchSettings, Measured, Progress, Result, Row
 from aline.app.bench.pieces import Piece, piece
 from aline.episodes import Context, Goal
 from aline.errors import NotFoundError
@@ -31,8 +31,8 @@ from aline.evaluation.active import (
     seconds_per_run,
 )
 from aline.evaluation.estimates import Estimate, mean
+from aline.evaluation.problems import FUNCTIONS
 from aline.evaluation.simulated import posteriors_after
-from aline.functions.problems import FUNCTIONS
 from aline.model import Model
 from aline.spaces import Box
 from aline.tasks import Task, get
@@ -45,7 +45,7 @@ STEPS = {1: 30, 2: 50}
 SHOWN = (1, 5, 10, 15, 20, 30, 40, 50)  # steps with a row of their own
 HYPERPARAMETERS = ("lengthscale", "output_scale")
 CHUNK = 25  # runs played together
-LOOKS = (1, 15, 30)
+AFTER = (1, 15, 30)
 TIMED_ON = ("gp1d", "gp2d", "gramacy1d", "branin")
 # A GP with several starts or kernels takes as many times longer as it has fits.
 TIMED = ("aline", ENSEMBLE, "ace-us", "gp-rs", "gp-us", "gp-vr", "gp-epig")
@@ -107,7 +107,7 @@ def _played(
     return Curves(*(torch.cat([getattr(part, name) for part in found]) for name in names))
 
 
-def _rmse_part(settings: Settings, progress: Progress) -> Measured:
+def _rmse_part(settings: BenchSettings, progress: Progress) -> Measured:
     """Errors by step on the nine problems, with the area under the curve and coverage."""
     runs = settings.count(200, 4)
     rows: list[Row] = []
@@ -136,7 +136,9 @@ def _rmse_part(settings: Settings, progress: Progress) -> Measured:
     return Measured(rows, data, notes)
 
 
-def _kept(settings: Settings, notes: list[str], *name: str, play: Callable[[], Curves]) -> Curves:
+def _kept(
+    settings: BenchSettings, notes: list[str], *name: str, play: Callable[[], Curves]
+) -> Curves:
     """Play, or take what an earlier run has played; what is to be said of that goes to `notes`."""
     one = piece(settings, "al", *name, measure=lambda: Piece(vars(play())))
     notes += one.notes
@@ -170,7 +172,7 @@ def _ratio_rows(name: str, found: Mapping[str, Curves], steps: int) -> Iterator[
             yield {**found_row, "against": best}
 
 
-def _goals_part(settings: Settings, progress: Progress) -> Measured:
+def _goals_part(settings: BenchSettings, progress: Progress) -> Measured:
     """The hyperparameter goal against ACE, and each goal on its own metric and the other's."""
     runs, steps = settings.count(200, 4), 30
     rows: list[Row] = []
@@ -208,7 +210,7 @@ def _goals_part(settings: Settings, progress: Progress) -> Measured:
     return Measured(rows, data, notes)
 
 
-def _region_part(settings: Settings, progress: Progress) -> Measured:
+def _region_part(settings: BenchSettings, progress: Progress) -> Measured:
     """Errors within a region when it is the goal, and when the whole domain is."""
     runs, steps = settings.count(200, 4), 15
     rows: list[Row] = []
@@ -232,7 +234,7 @@ def _region_part(settings: Settings, progress: Progress) -> Measured:
     return Measured(rows, notes=notes)
 
 
-def _time_part(settings: Settings, progress: Progress) -> Measured:
+def _time_part(settings: BenchSettings, progress: Progress) -> Measured:
     """How long a run takes on one thread, each method in turn on the same functions.
 
     In the task's units, and in a user's, to which ours must adjust at every step.
@@ -264,7 +266,7 @@ def _seconds_row(name: str, method: str, steps: int, seconds: Tensor) -> Row:
 
 
 @torch.inference_mode()
-def _looks_part(settings: Settings, progress: Progress) -> Measured:
+def _densities_part(settings: BenchSettings, progress: Progress) -> Measured:
     """One run in one dimension query by query, and posteriors of one in two."""
     progress("one run to look at", 0, 2)
     model, task, _ = _subject("gp1d")
@@ -303,7 +305,7 @@ def _densities(model: Model, problem: Problem, curves: Curves) -> dict[str, Any]
     parameters = model.spec.parameters
     designs = model.spec.design.to_network(curves.designs)
     outcomes = problem.world.answer(designs, torch.Generator())
-    mixture = posteriors_after(model.network, Context(designs, outcomes), LOOKS)
+    mixture = posteriors_after(model.network, Context(designs, outcomes), AFTER)
     z = torch.linspace(-3, 3, 241)[:, None].expand(-1, len(parameters))
     values, truth = parameters.to_labels(z), parameters.to_labels(problem.world.theta[0])
     # [grid, batch, look, parameter]
@@ -313,7 +315,7 @@ def _densities(model: Model, problem: Problem, curves: Curves) -> dict[str, Any]
             "grid": values[name].tolist(),
             "truth": float(truth[name]),
             "density": {
-                str(step): density[:, 0, i, k].exp().tolist() for i, step in enumerate(LOOKS)
+                str(step): density[:, 0, i, k].exp().tolist() for i, step in enumerate(AFTER)
             },
         }
         for k, name in enumerate(parameters.names)
@@ -424,7 +426,7 @@ BENCH = Bench(
         "goals": _goals_part,
         "region": _region_part,
         "time": _time_part,
-        "looks": _looks_part,
+        "densities": _densities_part,
     },
     _markdown,
     _figures,

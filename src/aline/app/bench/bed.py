@@ -20,7 +20,7 @@ from torch import Tensor
 
 from aline import zoo
 from aline.app.bench.bed_report import figures, markdown
-from aline.app.bench.bench import Bench, Measured, Progress, Row, Settings
+from aline.app.bench.bench import Bench, BenchSettings, Measured, Progress, Row
 from aline.app.bench.pieces import measure_each
 from aline.baselines import Dad, RlBoed, VpceConfig, VpcePolicy, Vsoed, learn
 from aline.baselines.dad import DAD_PRESETS, DAD_SHORT
@@ -79,7 +79,7 @@ class Contender:
     seconds: float | None = None  # of training
 
 
-def _measure(settings: Settings, progress: Progress) -> Measured:
+def _measure(settings: BenchSettings, progress: Progress) -> Measured:
     methods = settings.among("methods", METHODS)
     chosen = [
         (task, method)
@@ -90,7 +90,7 @@ def _measure(settings: Settings, progress: Progress) -> Measured:
     return measure_each("bed", chosen, _measure_one, settings, progress)
 
 
-def _measure_one(name: str, method: str, settings: Settings, told: Progress) -> Measured:
+def _measure_one(name: str, method: str, settings: BenchSettings, told: Progress) -> Measured:
     task = get(name)
     ready = _contender(task, method, settings, told)
     if ready.model is not None:
@@ -124,7 +124,7 @@ def _uses(method: str, ready: Contender) -> str:
     return "likelihood and the task's own `explore`" if is_informed else ""
 
 
-def _protocol(task: Task, method: str, settings: Settings) -> Protocol:
+def _protocol(task: Task, method: str, settings: BenchSettings) -> Protocol:
     full, quick = (VPCE_EPISODES[task.spec.name], 2) if method == "vpce" else (2000, 20)
     pool = POOL if method == "aline" else None
     spec = task.spec
@@ -155,7 +155,7 @@ BASELINES: Mapping[str, tuple[Any, Any, Any, Any]] = {
 SHORT = 3 * 3600.0  # seconds; their papers' settings are for days of a CPU
 
 
-def _contender(task: Task, method: str, settings: Settings, told: Progress) -> Contender:
+def _contender(task: Task, method: str, settings: BenchSettings, told: Progress) -> Contender:
     if method == "random":
         return Contender(RandomPolicy(task.spec.design))
     if method == "vpce":
@@ -174,7 +174,7 @@ def _contender(task: Task, method: str, settings: Settings, told: Progress) -> C
     return _learned(task, method, settings, told)
 
 
-def _our_model(task: Task, settings: Settings) -> Model:
+def _our_model(task: Task, settings: BenchSettings) -> Model:
     """The shipped one; with a budget, one that was trained for as long as the others."""
     name = task.spec.name
     if name in zoo.shipped() and (settings.budget is None or settings.quick):
@@ -188,13 +188,13 @@ def _our_model(task: Task, settings: Settings) -> Model:
     return model
 
 
-def _kept(task: Task, method: str, settings: Settings) -> Path:
+def _kept(task: Task, method: str, settings: BenchSettings) -> Path:
     """Where what was trained for a budget is kept."""
     words = [task.spec.name, method, _budget(task, settings), str(settings.seed)]
     return FOLDER / "-".join([*words, *(["quick"] * settings.quick)])
 
 
-def _budget(task: Task, settings: Settings) -> str:
+def _budget(task: Task, settings: BenchSettings) -> str:
     """As given, else as long as our own model was trained."""
     if settings.budget is not None:
         return settings.budget
@@ -205,7 +205,7 @@ def _budget(task: Task, settings: Settings) -> str:
     return f"{seconds:.0f}s" if seconds else "2h"
 
 
-def _learner(task: Task, method: str, settings: Settings) -> Learner:
+def _learner(task: Task, method: str, settings: BenchSettings) -> Learner:
     """With its paper's settings, or those for a budget of minutes."""
     name = task.spec.name
     presets, short, tiny, build = BASELINES[method]
@@ -215,7 +215,7 @@ def _learner(task: Task, method: str, settings: Settings) -> Learner:
     return learner
 
 
-def _learned(task: Task, method: str, settings: Settings, told: Progress) -> Contender:
+def _learned(task: Task, method: str, settings: BenchSettings, told: Progress) -> Contender:
     """Load the baseline that an earlier run trained for this budget, or train it."""
     learner = _learner(task, method, settings)
     kept = _kept(task, method, settings)
@@ -260,7 +260,7 @@ class _Timed:
         return after
 
 
-def _costs(task: Task, method: str, ready: Contender, settings: Settings) -> Iterator[Row]:
+def _costs(task: Task, method: str, ready: Contender, settings: BenchSettings) -> Iterator[Row]:
     """Seconds a run on one thread, and hours of training."""
     target = ",".join(task.spec.parameters.priors)
     runs = 1 if method == "vpce" else (2 if settings.quick else 20)

@@ -23,7 +23,7 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
-class Settings:
+class BenchSettings:
     """What a user can choose for any benchmark."""
 
     quick: bool = False  # about a minute: to see that all works, not to publish
@@ -70,7 +70,7 @@ def joined(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     return {**old, **new, **both}
 
 
-Part = Callable[[Settings, Progress], Measured]
+Part = Callable[[BenchSettings, Progress], Measured]
 
 
 @dataclass(frozen=True)

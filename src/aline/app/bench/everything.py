@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from aline.app.bench import BENCHES, find, pieces
-from aline.app.bench.bench import Bench, Measured, Part, Progress, Settings
+from aline.app.bench.bench import Bench, BenchSettings, Measured, Part, Progress
 from aline.app.bench.paper import write_paper
 from aline.app.bench.pieces import together
 from aline.app.bench.run import assembled, stem, write_bench
@@ -32,7 +32,7 @@ QUICK: Mapping[str, Mapping[str, Any]] = {
 
 
 def run_everything(
-    settings: Settings, out: Path, progress: Progress, told: Callable[[str], None]
+    settings: BenchSettings, out: Path, progress: Progress, told: Callable[[str], None]
 ) -> Path:
     """Measure what is not measured yet, write every benchmark's files and the page; where it is."""
     results = {}
@@ -47,13 +47,13 @@ def run_everything(
     return page
 
 
-def _settings(name: str, settings: Settings) -> Settings:
+def _settings(name: str, settings: BenchSettings) -> BenchSettings:
     smaller = QUICK.get(name, {}) if settings.quick else {}
     return replace(settings, resume=True, same_code=True, **smaller)
 
 
 def _measured(
-    bench: Bench, settings: Settings, progress: Progress, told: Callable[[str], None]
+    bench: Bench, settings: BenchSettings, progress: Progress, told: Callable[[str], None]
 ) -> tuple[Measured, float]:
     """All parts of a benchmark together, and the seconds that they took when they were measured."""
     found, seconds = [], 0.0
@@ -68,7 +68,7 @@ def _kept(
     bench: str,
     name: str,
     part: Part,
-    settings: Settings,
+    settings: BenchSettings,
     progress: Progress,
     told: Callable[[str], None],
 ) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def _kept(
 
 
 def _measure(
-    bench: str, name: str, part: Part, settings: Settings, progress: Progress
+    bench: str, name: str, part: Part, settings: BenchSettings, progress: Progress
 ) -> dict[str, Any]:
     """A part, or a note on why it cannot be measured here."""
     began = time.monotonic()

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from aline.errors import InputError, InternalError
-from aline.spaces.outcomes.base import Belief, Outcome, User, outcome_from_json, short
+from aline.spaces.outcomes.base import Belief, Outcome, User, outcome_from_json
+from aline.spaces.outcomes.numbers import short
 
 COMBINATIONS = 16  # of finite outcomes for which the others are believed one by one
 DRAWS = 256  # that stand for expectations
