@@ -51,7 +51,7 @@ CHECKS = [
 EXTREMES = [1e308, -1e308, 5e-324, 0, -1, 2**31, 2**53 + 1, -(2**63), 2**70, 1e8, -1e5, 1e-9,
             0.9999999999999999, 1 + 1e-15, True, None, "", "\x00", "\ud800", "../..", "é" * 300,
             math.pi, [], {}, [[[[]]]]]  # fmt: skip
-MODELS = ["psychometric", "gp1d", "location", "ces"]
+MODELS = ["psychometric", "gp1d", "location", "ces", "detection"]
 Rows = list[dict[str, Any]]
 
 

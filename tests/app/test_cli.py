@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import typer
 from torch.distributions import Normal
 from typer.testing import CliRunner, Result
 
@@ -421,6 +422,28 @@ def test_a_training_has_its_folder_alone_and_saves_itself_on_ctrl_c(
     again = run("train", tiny, f"--rounds={done + 1}", "--seed=3", f"--out={folder}", "--resume")
     assert again.exit_code == 0, again.output
     assert Model.load(folder).training["rounds"] == done + 1
+
+
+def test_the_command_that_resumes_has_every_option(
+    tiny: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It forgot --no-verdict."""
+
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("aline.app.runs.train", stop)
+    options = ["--budget=90s", "--rounds=7", "--seed=3", f"--out={tmp_path / 'run'}",
+               "--checkpoint=2min", "--policy=pool", "--credit=paired", "--priors",
+               "--workers=1", "--no-verdict"]  # fmt: skip
+    result = run("train", tiny, *options)
+    assert result.exit_code == 130
+    for option in [*options, "--resume"]:
+        assert f" {option}" in result.stderr.replace("'", "")
+    train = typer.main.get_command(app).commands["train"]  # type: ignore[attr-defined]
+    given = {one.split("=")[0].replace("--no-", "--") for one in options}
+    known = {one.opts[0] for one in train.params if one.param_type_name == "option"}
+    assert known - given == {"--resume", "--overwrite", "--initial", "--help"} & known
 
 
 def test_a_model_is_trained_to_take_priors(tiny: str, tmp_path: Path) -> None:

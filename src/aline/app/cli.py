@@ -206,7 +206,8 @@ def train(
                     say("Exporting the network for live use: about half a minute")
                     model.export(folder / "graph.onnx")
     except KeyboardInterrupt:
-        again = worker_arguments(task, {**same, "workers": workers}, resume=True)
+        judged = {} if verdict is None else {"verdict" if verdict else "no-verdict": True}
+        again = worker_arguments(task, {**same, "workers": workers, **judged}, resume=True)
         say(f"Stopped: continue with {program()} {shlex.join(again)}", err=True)
         raise typer.Exit(130) from None
     say(f"\nModel: {folder}", bold=True)

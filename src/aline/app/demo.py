@@ -34,11 +34,15 @@ class Observer:
     generator: torch.Generator
 
     @classmethod
-    def drawn(cls, task: Task, seed: int) -> Observer:
-        """The observer of a seed."""
+    def drawn(cls, task: Task, seed: int, known: Mapping[str, Any] | None = None) -> Observer:
+        """The observer of a seed, with what is known of everybody."""
         # torch takes seeds of 64 bits, and a user may give any.
         generator = torch.Generator().manual_seed((seed + STREAM) % 2**63)
-        return cls(task, task.draw(1, generator), generator)
+        world: World = task.draw(1, generator)
+        if known:
+            drawn = task.spec.parameters.to_user(world.theta[0])
+            world = task.world({**drawn, **known}, generator)
+        return cls(task, world, generator)
 
     def at_trial(self, number: int) -> Observer:
         """The same participant with a stream of its own for one trial, whatever came before."""

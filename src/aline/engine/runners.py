@@ -72,10 +72,14 @@ _RUNNERS: WeakKeyDictionary[Model, Runner] = WeakKeyDictionary()
 
 
 def runner_for(model: Model) -> Runner:
-    """The fastest there is for a model; the same one for all experiments of a process."""
-    if model not in _RUNNERS:
-        _RUNNERS[model] = _exported(model) or TorchRunner(model.network)
-    return _RUNNERS[model]
+    """The fastest there is for a model; the same one for all experiments of a process.
+
+    A graph knows nothing of units, so a model has one in whatever units it is used.
+    """
+    trained = model.trained or model
+    if trained not in _RUNNERS:
+        _RUNNERS[trained] = _exported(trained) or TorchRunner(trained.network)
+    return _RUNNERS[trained]
 
 
 def _exported(model: Model) -> OnnxRunner | None:

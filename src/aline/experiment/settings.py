@@ -89,6 +89,8 @@ def check_metadata(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
 
 def check_note(note: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """What was measured beside an outcome, as plain data; None if there is nothing."""
+    if note is None:
+        return None
     plain = _check_size("a note", _plain("a note", '{"rt": 0.41}', note), NOTE_BYTES)
     return plain or None
 

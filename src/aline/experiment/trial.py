@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -52,8 +52,10 @@ def copied(trial: Trial) -> Trial:
     """A trial that a user may change without changing the experiment's."""
     proposed = None if trial.proposed is None else dict(trial.proposed)
     outcome = dict(trial.outcome) if isinstance(trial.outcome, dict) else trial.outcome
-    note = deepcopy(trial.note)
-    return replace(trial, design=dict(trial.design), proposed=proposed, outcome=outcome, note=note)
+    note = None if trial.note is None else deepcopy(trial.note)
+    design = dict(trial.design)
+    # Not `replace`, which takes three times as long: pages copy thousands.
+    return Trial(trial.number, design, outcome, trial.state, proposed, trial.source, note)
 
 
 def number_of(trial: Trial | int) -> int:

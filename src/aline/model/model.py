@@ -22,6 +22,7 @@ from aline.model.config import ModelConfig
 from aline.model.network import Network
 from aline.tasks import Spec, get
 
+SMALLEST, NARROWEST = 1e-12, 1e-3  # range of designs, and that as a share of its ends
 WEIGHTS, CARD = "weights.safetensors", "card.json"
 
 
@@ -57,7 +58,7 @@ class Model:
         """
         return self.network.spec
 
-    def in_units(self, **ranges: tuple[float, float]) -> Model:
+    def in_units(self, /, **ranges: tuple[float, float]) -> Model:
         """The same model for another range of designs, with parameters in the same units.
 
         For tasks that are the same on any axis: load("detection").in_units(stimulus=(-40, 0)).
@@ -73,11 +74,11 @@ class Model:
                 "range that you need"
             )
         low, high = (float(end) for end in ranges[axis])
-        if not low < high:
-            raise InputError(f"a range goes from low to high, got ({low:g}, {high:g}) for {axis}")
+        _check_range(axis, low, high)
         task = get(self.spec.name, **{**config, "low": low, "high": high})
         network = Network(task.fitted().spec, self.network.config)
-        network.load_state_dict(self.network.state_dict())
+        # The same weights, not a copy: a service may have a thousand ranges in use.
+        network.load_state_dict(self.network.state_dict(), assign=True)
         network.eval().requires_grad_(False)
         trained = self.trained or self
         return replace(self, network=network, units={axis: (low, high)}, trained=trained)
@@ -176,6 +177,19 @@ class Model:
             ) from None
         network.eval().requires_grad_(False)
         return cls(network, training, measurements, Path(folder).resolve())
+
+
+def _check_range(axis: str, low: float, high: float) -> None:
+    """Refuse a range in which single precision cannot tell designs apart."""
+    most = max(abs(low), abs(high))
+    if not low < high:
+        raise InputError(f"a range goes from low to high, got ({low:g}, {high:g}) for {axis}")
+    if not (high - low > SMALLEST and most < 1 / SMALLEST and high - low > NARROWEST * most):
+        raise InputError(
+            f"a range is between {-1 / SMALLEST:g} and {1 / SMALLEST:g}, wider than {SMALLEST:g} "
+            f"and than {NARROWEST:g} of its ends, got ({low:g}, {high:g}) for {axis}: use another "
+            "unit, or count from within it"
+        )
 
 
 def _read_network(card: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Network:

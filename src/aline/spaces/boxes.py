@@ -98,7 +98,7 @@ def design_from_json(data: Mapping[str, Any]) -> Design:
     condition = data.get("condition")
     return Design(
         axes,
-        None if points is None else torch.tensor(points),
+        None if points is None else torch.tensor(points).reshape(len(points), len(axes)),
         data.get("relative"),
         data.get("linear_within"),
         None if condition is None else condition_from_json(condition, axes),

@@ -8,6 +8,7 @@ from typing import Any
 
 from aline.spaces import Design, Outcome, Parameters, design_from_json, outcome_from_json
 
+MOST_TRIALS = 100_000  # that a card may speak of
 PREDICTIONS = "predictions"
 """The word for "outcomes anywhere" in a training target, beside parameter names."""
 
@@ -75,12 +76,21 @@ class Spec:
             parameters=Parameters.from_json(data["parameters"]),
             design=design_from_json(data["design"]),
             outcome=outcome_from_json(data["outcome"]),
-            horizon=data["horizon"],
+            horizon=_count("horizon", data["horizon"], 1),
             targets=tuple((tuple(names), share) for names, share in data["targets"]),
-            turns=tuple((tuple(names), count) for names, count in data.get("turns", ())),
-            start=data["start"],
+            turns=tuple(
+                (tuple(names), _count("turns", n, 1)) for names, n in data.get("turns", ())
+            ),
+            start=_count("start", data["start"], 0),
             resolution=data["resolution"],
             config=data["config"],
             units=data["units"],
             scaled=tuple(data.get("scaled", ())),
         )
+
+
+def _count(what: str, value: Any, least: int) -> int:
+    """A number of trials that a card may hold: what is computed grows with it."""
+    if type(value) is not int or not least <= value <= MOST_TRIALS:
+        raise ValueError(f"its {what} must be {least} to {MOST_TRIALS}, got {value!r}")
+    return value

@@ -75,7 +75,8 @@ class Here:
     def __init__(self, storage: Storage | str, **settings: Any):
         self.port = free_port()
         all_settings = Settings(port=self.port, **settings)
-        app = create_app(all_settings, open_storage(storage))
+        self.storage = open_storage(storage)
+        app = create_app(all_settings, self.storage)
         ours = {**options(all_settings), "timeout_graceful_shutdown": 1}
         self._server = uvicorn.Server(uvicorn.Config(app, **ours, log_config=None))
         self._thread = threading.Thread(target=self._server.run, daemon=True)

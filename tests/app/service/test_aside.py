@@ -40,6 +40,8 @@ def run(work: Callable[[], Any], **limits: Any) -> Any:
 def test_it_is_another_process_and_this_one_gets_the_result() -> None:
     here = os.getpid()
     assert run(lambda: [os.getppid(), {"a": [1.5]}]) == [here, {"a": [1.5]}]
+    for found in (b"", b'{"x":\n1}\n\n\x00\xff', None, ""):
+        assert run(lambda found=found: found) == found
 
 
 def test_mistakes_come_back_as_they_are() -> None:

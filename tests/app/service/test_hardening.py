@@ -12,6 +12,7 @@ import signal
 import socket
 import sqlite3
 import stat
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,7 @@ import aline
 from aline.app.service import crowd, desk, lately, protocol, tokens
 from aline.app.service.guard import is_for_another, printable
 from aline.app.service.lab import Lab
+from aline.app.service.replies import to_json
 from aline.app.service.tokens import new_token
 from aline.app.service.weight import weigh
 from aline.errors import InputError, StorageError
@@ -221,6 +223,47 @@ def test_heads_of_many_lines_and_many_requests_at_once_are_cut_off(serve_here: S
     assert server.call("GET", "/health")[0] == 200
 
 
+def test_a_login_is_short(serve_here: Serve) -> None:
+    """A megabyte each was kept of 256 connections of an address, by whoever can reach it."""
+    server = serve_here(require_token=True)
+    head = b"POST /login HTTP/1.1\r\n" + HOST
+    with server.connect() as one:
+        one.sendall(head + b"Content-Length: 100000\r\n\r\ntoken=")
+        reply = read_all(one)
+    assert reply.startswith(b"HTTP/1.1 413")
+    assert b"at most 4096 bytes" in reply
+    with server.connect() as one:
+        one.sendall(head + b"Transfer-Encoding: chunked\r\n\r\n")
+        one.sendall((b"1000\r\n" + b"x" * 4096 + b"\r\n") * 2)
+        assert read_all(one).startswith(b"HTTP/1.1 413")
+    token = new_token(server.storage, "tablet")
+    with server.connect() as one:
+        body = b"token=" + token.encode()
+        one.sendall(head + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        assert one.recv(65536).startswith(b"HTTP/1.1 303")
+
+
+def test_connections_have_a_bound_wherever_files_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crowd, "file_limit", lambda: 10**6)
+    many = [Guest(f"10.0.{n // 250}.{n % 250}") for n in range(crowd.MOST + 10)]
+    room = crowd.Crowd()
+    for one in many:
+        room.enter(one)
+    assert sum(one.has_gone for one in many) == 10
+
+
+class Guest:
+    """A connection that was never used."""
+
+    has_spoken = has_gone = False
+
+    def __init__(self, address: str):
+        self.address = address
+
+    def hang_up(self) -> None:
+        self.has_gone = True
+
+
 # 4. A storage that is down, or stands still.
 
 
@@ -389,6 +432,9 @@ def test_more_connections_than_files(monkeypatch: pytest.MonkeyPatch, serve_here
         {"Forwarded": 'for="[2001:db8::1]:4711";proto=https'},
         {"Via": "1.1 proxy"},
         {"X-Forwarded-For": "unknown"},
+        {"X-Forwarded-Proto": "https"},
+        {"CF-Connecting-IP": "203.0.113.7", "CF-Ray": "1"},
+        {"True-Client-IP": "203.0.113.7", "X-Forwarded-For": "127.0.0.1"},
     ],
 )
 def test_who_comes_through_a_proxy_needs_a_token(open_client: Any, headers: dict[str, str]) -> None:
@@ -605,3 +651,93 @@ def test_passwords_are_shown_nowhere(url: str) -> None:
     with pytest.raises(StorageError) as raised:
         open_storage(url)
     assert "topsecret" not in str(raised.value)
+
+
+# Data without end.
+
+
+def test_an_experiment_takes_no_more_data_than_it_can_be_opened_with(
+    client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("aline.app.service.schemas.OBSERVATIONS", 50)
+    client.post(API, json={"model": "psychometric", "name": "a"})
+
+    def attach(count: int, **headers: str) -> Any:
+        body = {"designs": {"stimulus": points(count)}, "outcomes": [1] * count}
+        return client.post(f"{API}/a/attach", json=body, headers=headers)
+
+    assert attach(50, **{"Idempotency-Key": "k"}).status_code == 200
+    refused = attach(1)
+    assert refused.status_code == 409
+    assert "at most 50 observations" in refused.json()["detail"]
+    assert attach(50, **{"Idempotency-Key": "k"}).status_code == 200  # a repeat adds nothing
+    assert len(client.get(f"{API}/a").json()["trials"]) == 50
+
+
+def test_a_long_experiment_is_made_json_where_nobody_waits(
+    open_client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 20,000 trials that is half a second, and the event loop did it."""
+    threads: list[threading.Thread] = []
+
+    def noted(content: Any) -> bytes:
+        threads.append(threading.current_thread())
+        return to_json(content)
+
+    monkeypatch.setattr("aline.app.service.replies.to_json", noted)
+    monkeypatch.setattr("aline.app.service.api.to_json", noted)
+    client = open_client()
+    client.post(API, json={"model": "psychometric", "name": "a"})
+    threads.clear()
+    for path in (API, f"{API}/a", f"{API}/a/drawing"):
+        assert client.get(path).status_code == 200
+    assert len(threads) == 3
+    assert all(one.name.startswith(("quick", "slow", "drawing")) for one in threads)
+
+
+# Models in units of somebody's own.
+
+
+def test_units_cost_no_network_and_no_runner_each(client: Any) -> None:
+    """Each experiment had its own copy of the weights, and of ONNX Runtime's session."""
+    lab = client.app._app._app.state.desk.lab
+    for name, low in (("a", -40.0), ("b", -40.0), ("c", -50.0)):
+        body = {"model": "detection", "name": name, "units": {"stimulus": [low, 0.0]}}
+        assert client.post(API, json=body).status_code == 201
+    a, b, c = (lab.at_hand(name).experiment for name in "abc")
+    assert a.model is b.model
+    assert a.model is not c.model
+    assert a._state.engine.runner is c._state.engine.runner
+    weights = [next(one.model.network.parameters()).data_ptr() for one in (a, c)]
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.parametrize(
+    "units",
+    [
+        {"self": [0, 1]},
+        {"stimulus": [0, 1e-320]},
+        {"stimulus": [0, 1e300]},
+        {"stimulus": [-1.7e308, 1.7e308]},
+        {"stimulus": [1e9, 1e9 + 1]},
+        {"stimulus": [1, 1]},
+        {"stimulus": [0, 1], "other": [0, 1]},
+    ],
+)
+def test_units_that_mean_nothing_are_refused(client: Any, units: dict[str, Any]) -> None:
+    reply = client.post(API, json={"model": "detection", "units": units})
+    assert reply.status_code == 422, reply.text
+
+
+def test_a_simulated_participant_has_the_units_and_what_is_known(client: Any) -> None:
+    """It refused every design, and guessed as often as it liked."""
+    body = {"model": "detection", "name": "a", "metadata": {"simulated": 1}}
+    body |= {"units": {"stimulus": [-40.0, 0.0]}, "known": {"guess": 0.5}}
+    assert client.post(API, json=body).status_code == 201
+    for _ in range(3):
+        told = client.post(f"{API}/a/simulate")
+        assert told.status_code == 200, told.text
+        assert -40 <= told.json()["design"]["stimulus"] <= 0
+    drawn = {one["name"]: one for one in client.get(f"{API}/a/drawing").json()["parameters"]}
+    assert drawn["guess"]["truth"] == pytest.approx(0.5)
+    assert -40 <= drawn["threshold"]["truth"] <= 0

@@ -1,12 +1,15 @@
 """An experiment of 5000 trials: opened, looked at and corrected without a wait."""
 
-import time
+import itertools
+import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from serving import write_long_journal
 
+from aline.app.service.weight import weigh
 from aline.experiment import Experiment, Storage
 from aline.experiment.storage import MemoryStorage
 
@@ -22,9 +25,15 @@ def storage() -> Storage:
 
 
 def seconds(work: Callable[[], Any]) -> float:
-    before = time.process_time()  # unlike the clock, it does not depend on the load
+    before = computed()
     work()
-    return time.process_time() - before
+    return computed() - before
+
+
+def computed() -> float:
+    """Unlike the clock, it does not depend on the load; a page is drawn by a child."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 def test_it_is_replayed_in_time(storage: Storage) -> None:
@@ -33,6 +42,16 @@ def test_it_is_replayed_in_time(storage: Storage) -> None:
     (experiment,) = replayed
     assert len(experiment.trials) == TRIALS
     assert experiment.ask(key="ask 17").number == 17  # keys of long ago still count
+
+
+def test_it_is_weighed_in_time(storage: Storage) -> None:
+    """Every piece of it took a second, in which requests waited for Python's lock."""
+    experiment = Experiment.resume(storage, "long")
+    weights = [weigh(experiment) for _ in range(3)]
+    assert max(weights) < 1.2 * min(weights)
+    trials = experiment._state.trials
+    assert min(weights) > TRIALS * (sys.getsizeof(trials[0]) + sys.getsizeof(trials[0].design))
+    assert seconds(lambda: weigh(experiment)) < 0.3
 
 
 def test_its_page_comes_in_time(open_client: Any, storage: Storage) -> None:
@@ -51,7 +70,10 @@ def test_its_page_comes_in_time(open_client: Any, storage: Storage) -> None:
     assert len(drawing["trials"]) <= 1000
     assert drawing["trials"][-1]["number"] == TRIALS - 1
     assert drawing["widths"]["x"][-1] == drawing["told"] == TRIALS
-    assert len(drawing["widths"]["x"]) <= 101
+    x = drawing["widths"]["x"]
+    assert x[:101] == list(range(101))  # the fewer, the more is known already
+    assert len(x) < 150
+    assert all(b - a <= b / 8 for a, b in itertools.pairwise(x[100:]))
     assert seconds(lambda: client.post(f"{API}/undo")) < 0.5
     after = client.get(f"{API}/drawing").json()  # one less observation, one open trial
     assert after["told"] == TRIALS - 1

@@ -12,11 +12,11 @@ from starlette.responses import Response, StreamingResponse
 from aline.app.service import exports, links, schemas, shapes
 from aline.app.service.desk import Desk
 from aline.app.service.drawing import draw
-from aline.app.service.replies import Json
+from aline.app.service.replies import Json, to_json
 from aline.app.service.shortcut import KEY
 from aline.app.service.streams import LiveReply
 from aline.episodes import predictions
-from aline.errors import InputError
+from aline.errors import InputError, StateError
 from aline.experiment import Experiment, Trial
 from aline.spaces.parts import read_part
 
@@ -132,11 +132,11 @@ async def create(request: Request, body: schemas.NewExperiment, key: Key = None)
             known=body.known,
             units=body.units,
         )
-        return _shape(desk)(experiment)
+        return experiment.name, _shown(desk)(experiment)
 
-    shape = await desk.slow(work)
+    name, shown = await desk.slow(work)
     desk.metrics.experiments.set(len(lab))
-    return Json(shape, 201, {"location": f"/api/v1/experiments/{quote(shape['name'], safe='')}"})
+    return Json(shown, 201, {"location": f"/api/v1/experiments/{quote(name, safe='')}"})
 
 
 @api.get("/experiments", response_model=schemas.Experiments, tags=["experiments"])
@@ -151,7 +151,7 @@ async def list_experiments(
     def work() -> Any:
         names = desk.lab.names()[::-1]
         shown = shapes.summaries(desk.lab.storage, names[start : start + limit])
-        return {"experiments": shown, "total": len(names)}
+        return to_json({"experiments": shown, "total": len(names)})
 
     return Json(await desk.slow(work))
 
@@ -165,7 +165,7 @@ async def list_experiments(
 async def show(request: Request, name: Name) -> Response:
     """An experiment with all its trials."""
     desk = desk_of(request)
-    return Json(await desk.look(name, "show", _shape(desk)))
+    return Json(await desk.look(name, "show", _shown(desk)))
 
 
 @api.patch(
@@ -234,12 +234,14 @@ async def undo(request: Request, name: Name, key: Key = None) -> Response:
 @api.post("/experiments/{name}/attach", response_model=schemas.Trials, tags=["trials"])
 async def attach(request: Request, name: Name, body: schemas.Attach, key: Key = None) -> Response:
     """Add data measured earlier."""
-    desk = desk_of(request)
-    trials = await desk.change(
-        name,
-        lambda e: e.attach(body.designs, body.outcomes, key=key),
-        added=len(body.outcomes),
-    )
+    desk, count = desk_of(request), len(body.outcomes)
+
+    def work(experiment: Experiment) -> tuple[Trial, ...]:
+        attached = experiment.attach(body.designs, body.outcomes, key=key)
+        _check_room(experiment)  # of a copy, and not before: a repeated call adds nothing
+        return attached
+
+    trials = await desk.change(name, work, added=count)
     return Json({"trials": [shapes.trial(one) for one in trials]})
 
 
@@ -298,7 +300,7 @@ async def predict(request: Request, name: Name, body: schemas.Predict) -> Respon
 async def drawing(request: Request, name: Name) -> Response:
     """The numbers behind the page's plots."""
     desk = desk_of(request)
-    return Json(await desk.draw(name, lambda e: draw(e, desk.lab.observer(e))))
+    return Json(await desk.draw(name, lambda e: to_json(draw(e, desk.lab.observer(e)))))
 
 
 @api.get(
@@ -352,11 +354,25 @@ async def events(request: Request, name: Name) -> Response:
 async def _changed(desk: Desk, name: str, work: Callable[[Experiment], None]) -> Json:
     """Do something to an experiment, and show what it is then."""
     await desk.change(name, work)
-    return Json(await desk.look(name, "show", _shape(desk)))
+    return Json(await desk.look(name, "show", _shown(desk)))
 
 
 def _shape(desk: Desk) -> Callable[[Experiment], Any]:
     return lambda experiment: shapes.experiment(experiment, desk.lab.model_name(experiment))
+
+
+def _shown(desk: Desk) -> Callable[[Experiment], bytes]:
+    """As JSON at once: of thousands of trials that takes time, too."""
+    shape = _shape(desk)
+    return lambda experiment: to_json(shape(experiment))
+
+
+def _check_room(experiment: Experiment) -> None:
+    if experiment.observations > schemas.OBSERVATIONS:
+        raise StateError(
+            f"an experiment takes at most {schemas.OBSERVATIONS} observations here, and this would "
+            f"make it {experiment.observations}: begin another, or attach in Python"
+        )
 
 
 def _targets(body: list[Any] | None) -> list[Any] | None:

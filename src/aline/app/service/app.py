@@ -65,6 +65,7 @@ def create_app(settings: Settings, storage: Storage | None = None) -> ASGIApp:
     sys.setswitchinterval(0.001)  # a thread that computes must not keep requests waiting for 5 ms
     kept, metrics = storage or open_storage(settings.storage), Metrics()
     free_cached_properties()
+    pages.prepare()
     desk = Desk(Lab(kept, settings.models), settings, metrics)
     tokens = Tokens(kept)
 

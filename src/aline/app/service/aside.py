@@ -7,7 +7,6 @@ are not safe beside threads (anywhere but on Linux) a thread must do.
 
 from __future__ import annotations
 
-import base64
 import functools
 import json
 import os
@@ -140,25 +139,24 @@ def _outcome(work: Callable[[], Any]) -> Found:
 
 
 def _encoded(found: Any, seconds: float) -> bytes:
-    """What a child found, as JSON: nothing that is read here can run."""
+    """What a child found, as a line of JSON, and bytes as they are: nothing of it can run."""
+    if isinstance(found, bytes):
+        return json.dumps({"seconds": seconds}).encode() + b"\n" + found
     if isinstance(found, Exception):
         plain = {"error": type(found).__name__, "message": str(found)}
-    elif isinstance(found, bytes):
-        plain = {"bytes": base64.b64encode(found).decode()}
     else:
         plain = {"value": found}
-    return json.dumps({**plain, "seconds": seconds}).encode()
+    return json.dumps({**plain, "seconds": seconds}).encode() + b"\n"
 
 
 def _decoded(data: bytes) -> Found:
-    plain = json.loads(data)
+    line, _, found = data.partition(b"\n")
+    plain = json.loads(line)
     seconds = plain["seconds"]
     if "error" in plain:
         kind = getattr(errors, plain["error"], RuntimeError)
         return kind(plain["message"]), seconds
-    if "bytes" in plain:
-        return base64.b64decode(plain["bytes"]), seconds
-    return plain["value"], seconds
+    return plain.get("value", found), seconds
 
 
 def _write(writing: int, data: bytes) -> None:

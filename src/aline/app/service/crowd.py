@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from typing import Protocol
 
 SPARE_FILES = 100  # for what else a process opens: databases, models, pipes
+MOST = 4000  # connections: each costs some memory, and more if it sends the most that it may
 CLIENT_WAITS = 256  # connections of one address whose request has not come
 LOG_SECONDS = 10.0  # between lines about one address
 
@@ -35,7 +36,7 @@ class Crowd:
     """The connections of a process; to be used from its event loop only."""
 
     def __init__(self, most: int | None = None):
-        self._most = most or file_limit() - SPARE_FILES
+        self._most = most or min(file_limit() - SPARE_FILES, MOST)
         self._all: set[Guest] = set()
         # In the order in which they began to wait; an address without any has no entry.
         self._waiting: defaultdict[str, dict[Guest, None]] = defaultdict(dict)

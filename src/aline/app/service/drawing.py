@@ -29,7 +29,8 @@ from aline.tasks import PREDICTIONS, Spec, simulator_of
 POINTS = 101  # along a parameter or a design axis
 SIDE = 25  # of a plane
 TRIALS = 1000  # points that show where it measured: more would only cover each other
-WIDTHS = 100  # points along the curve of what is left to know
+WIDTHS = 100  # observations up to which the curve of what is left to know has a point for each
+OCTAVE = 8  # points of it from there on, each time the observations double: it gets flat
 LEVEL = 0.95
 SHOWN = 0.998  # of a parameter's probability is shown
 ROOM = 2.5  # a close-up is at least so many times as wide as the 95 % interval
@@ -311,7 +312,7 @@ def _cells(axis: Axis) -> torch.Tensor:
 
 def _widths(experiment: Experiment, prior: Posterior, told: int) -> Plain:
     """How much of the prior's uncertainty was left after so many observations."""
-    lengths = _spaced(told, WIDTHS)
+    lengths = _spaced(told)
     history = experiment.history(lengths)
     shares = {
         name: [_share(one[name].std, prior[name].std) for one in history] for name in prior.names
@@ -326,12 +327,17 @@ def _thinned(trials: Sequence[Trial]) -> list[Trial]:
     return [t for t in trials if (last - t.number) % every == 0 or t.state == "asked"]
 
 
-def _spaced(last: int, most: int) -> list[int]:
-    """Whole numbers from 0 to `last`, some of them where that would be too many.
+def _spaced(last: int) -> list[int]:
+    """Whole numbers from 0 to `last`, the fewer the larger they are: so are posteriors to compute.
 
-    One more trial then leaves all but the last as they were, so that what is known of them stays.
+    One more trial leaves all but the last as they were, so that what is known of them stays.
     """
-    return sorted({*range(0, last + 1, _stride(last, most)), last})
+    found, n = [], 0
+    while n < last:
+        found.append(n)
+        step = 1 if n < WIDTHS else (1 << n.bit_length()) // (2 * OCTAVE)
+        n = (n // step + 1) * step
+    return [*found, last]
 
 
 def _stride(count: int, most: int) -> int:

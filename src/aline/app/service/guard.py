@@ -30,6 +30,7 @@ from aline.errors import StorageError
 
 COOKIE = "aline_token"
 OPEN_PATHS = {"/health", "/login"}  # what needs no token
+OPEN_BYTES = 4096  # of a body that comes before it is known who sends it: a token is shorter
 _READING = {"GET", "HEAD", "OPTIONS"}
 _REQUEST_ID = re.compile(r"[\w.-]{1,64}")
 _HOST = re.compile(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:\d{1,5})?")
@@ -59,8 +60,9 @@ _HEADERS = _encoded(
         ),
     }
 )
-# What proxies add; the first two list addresses.
-_PROXY = ("x-forwarded-for", "x-real-ip", "forwarded", "x-forwarded-host", "via")
+# What the headers that proxies add begin with, and those that list addresses.
+_PROXY = ("x-forwarded", "x-real-ip", "forwarded", "via", "x-client-ip", "true-client-ip", "cf-")
+_LISTING = ("x-forwarded-for", "x-real-ip", "x-client-ip", "true-client-ip", "cf-connecting-ip")
 _FOR = re.compile(r'for=("[^"]*"|[^;,]+)', re.IGNORECASE)
 logger = logging.getLogger("aline.service")
 
@@ -91,7 +93,7 @@ class Guard:
             if call.is_preflight:
                 await call.reply(204, b"")
                 return
-            await self._app(scope, _limited(receive, self._settings.body_bytes), call.send)
+            await self._app(scope, _limited(receive, self._most_bytes(scope)), call.send)
         except Refusal as refusal:
             if call.status is None:
                 await call.refuse(refusal)
@@ -114,9 +116,13 @@ class Guard:
         client = (scope.get("client") or ("unknown", 0))[0]
         self._check_rate(client if owner is None else f"token {owner}")
         self._check_origin(scope, call)
-        _check_length(call.headers.get("content-length"), self._settings.body_bytes)
+        _check_length(call.headers.get("content-length"), self._most_bytes(scope))
         if is_guarded and not call.is_preflight:
             await self._check_token(scope, call)
+
+    def _most_bytes(self, scope: Scope) -> int:
+        """Of a request's body."""
+        return OPEN_BYTES if _is_open(scope["path"]) else self._settings.body_bytes
 
     def _check_host(self, host: str) -> None:
         """Refuse names that are not ours: another site's name may be made to point here."""
@@ -152,8 +158,7 @@ class Guard:
             )
 
     async def _check_token(self, scope: Scope, call: Call) -> None:
-        path = scope["path"]
-        if path in OPEN_PATHS or path.startswith("/static/"):
+        if _is_open(scope["path"]):
             return
         if await self._tokens.owner(call.token) is not None:
             scope["state"]["token"] = call.token  # for what goes on after the token is taken back
@@ -248,8 +253,7 @@ class Call:
         path = getattr(route, "path", "none")  # with {name}, not each experiment's own
         method, status = self._scope["method"], self.status or 499
         known = method if method in (*_READING, "POST", "PATCH", "PUT", "DELETE") else "other"
-        self._metrics.requests.labels(known, path, status).inc()
-        self._metrics.seconds.labels(known, path).observe(self._seconds)
+        self._metrics.answered(known, path, status, self._seconds)
         logger.info(
             "%s %s %s %d %.1f ms",
             self.id,
@@ -278,9 +282,9 @@ def is_for_another(headers: Mapping[str, str]) -> bool:
 
     One that says nothing of for whom may do so for anybody.
     """
-    if not any(name in headers for name in _PROXY):
+    if not any(name.startswith(_PROXY) for name in headers):
         return False
-    listed = [headers[name] for name in _PROXY[:2] if name in headers]
+    listed = [headers[name] for name in _LISTING if name in headers]
     found = [one for text in listed for one in text.split(",")]
     found += _FOR.findall(headers.get("forwarded", ""))
     return not found or not all(is_loopback(_address(one)) for one in found)
@@ -312,6 +316,11 @@ class Buckets:
             self._levels.clear()
         self._levels[client] = (max(level - 1, 0.0) if level >= 1 else level, now)
         return 0.0 if level >= 1 else max(1.0, (1 - level) / self._rate)
+
+
+def _is_open(path: str) -> bool:
+    """Whether anybody may call it, with a token or without."""
+    return path in OPEN_PATHS or path.startswith("/static/")
 
 
 def _is_host(host: str) -> bool:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import functools
 import hashlib
+import json
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,13 @@ from aline.errors import InputError, NotFoundError, StateError, UserError
 from aline.experiment import Experiment, Storage, Trial
 from aline.experiment.storage import Event, MemoryStorage
 from aline.model import Model
+from aline.tasks import simulator_of
+
+Units = Mapping[str, tuple[float, float]]
+"""The range of each axis in a user's units."""
 
 KEPT = 1000  # experiments in memory
+UNITS_KEPT = 100  # models in units of their own
 USUAL = 100  # observations, open trials and points
 USUAL_BYTES = 100_000  # what such an experiment keeps
 LIGHT = 4_000_000  # bytes: such an experiment is weighed again when it has grown to the double
@@ -77,6 +83,7 @@ class Lab:
         self.on_change = on_change
         self._sources = {name: name for name in zoo.shipped()} | _named(folders)
         self._models: dict[str, Model] = {}
+        self._in_units: OrderedDict[Hashable, Model] = OrderedDict()
         self._places: OrderedDict[str, Place] = OrderedDict()
         self._lock = threading.Lock()  # of the desks; never held for long
         self._loading = threading.Lock()
@@ -98,6 +105,20 @@ class Lab:
                 self._models[name] = _load(self._sources[name])
             return self._models[name]
 
+    def model_in(self, name: str, units: Units | None) -> Model:
+        """A model on offer in its own units or others: one for all who use the same."""
+        model = self.model(name)
+        if not units:
+            return model
+        key = (name, *((axis, *ends) for axis, ends in units.items()))
+        with self._loading:
+            if key not in self._in_units:
+                self._in_units[key] = model.in_units(**units)
+            self._in_units.move_to_end(key)
+            while len(self._in_units) > UNITS_KEPT:
+                self._in_units.popitem(last=False)
+            return self._in_units[key]
+
     def place(self, name: str) -> str:
         """Where a model on offer is: a shipped one's name, or a folder."""
         return self._sources[name]
@@ -115,12 +136,11 @@ class Lab:
         *,
         key: str | None,
         name: str | None,
-        units: Mapping[str, tuple[float, float]] | None = None,
+        units: Units | None = None,
         **settings: Any,
     ) -> Experiment:
         """Start an experiment; the same key again means the same experiment."""
-        used = self.model(model)
-        used = used.in_units(**units) if units else used
+        used = self.model_in(model, units)
         if name is None and key is not None:
             name = f"{used.spec.name}-{hashlib.sha256(key.encode()).hexdigest()[:10]}"
             self._check_unused(key, name)
@@ -176,10 +196,7 @@ class Lab:
         first = self.storage.read(name)[0] if created is None else created
         source = first.get("model", {}).get("source")
         known = next((n for n, where in self._sources.items() if _same(where, source)), None)
-        model = None if known is None else self.model(known)
-        units = first.get("model", {}).get("units")
-        if model is not None and units:
-            model = model.in_units(**units)
+        model = None if known is None else self.model_in(known, first["model"].get("units"))
         return self._keep(Experiment.resume(self.storage, name, model))
 
     def _keep(self, experiment: Experiment) -> Place:
@@ -245,7 +262,7 @@ class Lab:
         name = self.model_name(experiment)
         if not isinstance(seed, int) or isinstance(seed, bool) or name is None:
             return None
-        return _observer(self._sources[name], seed)
+        return _observer(self._sources[name], seed, experiment)
 
     def simulate(self, experiment: Experiment) -> Trial:
         """One trial answered by the simulated participant."""
@@ -279,20 +296,24 @@ def can_simulate(model: str) -> bool:
 _load = functools.cache(zoo.load)  # a model is never changed, so that all share one
 
 
-_OBSERVERS: dict[tuple[str, int], Observer] = {}
+_OBSERVERS: dict[Hashable, Observer] = {}
 
 
-def _observer(source: str, seed: int) -> Observer | None:
+def _observer(source: str, seed: int, experiment: Experiment) -> Observer | None:
     """The participant of a seed; None where the model's task cannot be simulated."""
-    if (source, seed) not in _OBSERVERS:
+    units, known = experiment.model.units, experiment.known
+    key = source, seed, json.dumps([units, known])
+    if key not in _OBSERVERS:
         try:
-            subject = open_subject(source)
+            task = simulator_of(experiment.spec) if units else open_subject(source).task
         except UserError:
+            task = None
+        if task is None:
             return None
         if len(_OBSERVERS) > KEPT:
             _OBSERVERS.clear()
-        _OBSERVERS[source, seed] = Observer.drawn(subject.task, seed)
-    return _OBSERVERS[source, seed]
+        _OBSERVERS[key] = Observer.drawn(task, seed, known)
+    return _OBSERVERS[key]
 
 
 def _named(folders: tuple[str, ...]) -> dict[str, str]:

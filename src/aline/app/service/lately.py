@@ -11,14 +11,14 @@ import math
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from aline.errors import StorageError
 
 Value = TypeVar("Value")
 
 STUCK_SECONDS = 2.0  # after which a storage that does not answer counts as down
-LOOK_SECONDS = 0.03  # until one who waits for it asks whether it answers at all, and in between
+LOOK_SECONDS = 0.02  # until who waits for it asks whether it answers at all, and in between
 CLOSE_SECONDS = 0.1  # for it to say what is of no use any more
 LATE_SECONDS = 0.02  # after which this process is too busy to judge
 
@@ -28,6 +28,13 @@ def unanswered(seconds: float) -> StorageError:
     return StorageError(
         f"the storage did not answer within {seconds:.1g} s: try again with the same key"
     )
+
+
+class Wait(NamedTuple):
+    """Somebody who waits for the storage."""
+
+    began: float
+    most: float  # seconds
 
 
 class Lately(Generic[Value]):
@@ -44,6 +51,8 @@ class Lately(Generic[Value]):
         self._began = 0.0
         self._heard_at = 0.0  # when anything came from the storage
         self._thread: ThreadPoolExecutor | None = None
+        self._waits: dict[asyncio.Future[Any], Wait] = {}
+        self._looking: asyncio.TimerHandle | None = None  # at those that wait
 
     @property
     def problem(self) -> StorageError | None:
@@ -73,32 +82,32 @@ class Lately(Generic[Value]):
         What is slow, such as a flush, is waited for as long as anything else is answered meanwhile.
         """
         loop = asyncio.get_running_loop()
-        began = loop.time()
+        self._waits[waiting] = Wait(loop.time(), most)
+        waiting.add_done_callback(self._end)
+        if self._looking is None:  # one timer for all: a service has a thousand waits a second
+            self._look_again(loop)
 
-        def look(due: float) -> None:
-            waited = loop.time() - began
-            if waiting.done():
-                return
-            if loop.time() - due > LATE_SECONDS:  # we are slow ourselves, which says nothing of it
-                self._heard_at = time.monotonic()
-            if waited >= most or self.is_silent:
-                waiting.set_exception(unanswered(waited))
-                return
-            self.touch()
-            look_again()
+    def _end(self, waiting: asyncio.Future[Any]) -> None:
+        self._waits.pop(waiting, None)
+        if not waiting.cancelled() and waiting.exception() is None:
+            self._heard_at = time.monotonic()
 
-        def look_again() -> None:
-            due = loop.time() + LOOK_SECONDS
-            handles[:] = [loop.call_at(due, look, due)]
+    def _look_again(self, loop: asyncio.AbstractEventLoop) -> None:
+        due = loop.time() + LOOK_SECONDS
+        self._looking = loop.call_at(due, self._look, loop, due)
 
-        def end(done: asyncio.Future[Any]) -> None:
-            handles[0].cancel()
-            if not done.cancelled() and done.exception() is None:
-                self._heard_at = time.monotonic()
-
-        handles: list[asyncio.TimerHandle] = []
-        look_again()
-        waiting.add_done_callback(end)
+    def _look(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+        """End the waits that are in vain; while there are others, look again."""
+        self._looking, now = None, loop.time()
+        if now - due > LATE_SECONDS:  # we are slow ourselves, which says nothing of it
+            self._heard_at = time.monotonic()
+        for waiting, (began, most) in list(self._waits.items()):
+            if now - began >= min(most, LOOK_SECONDS) and not waiting.done():
+                self.touch()
+                if now - began >= most or self.is_silent:
+                    waiting.set_exception(unanswered(now - began))
+        if self._waits:
+            self._look_again(loop)
 
     @property
     def known(self) -> Value | None:
@@ -147,6 +156,10 @@ class Lately(Generic[Value]):
 
     async def close(self) -> None:
         """Let the thread go, when it has read what it reads unless the storage stands still."""
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+        self._waits.clear()
         if self._reading is not None:
             await asyncio.wait([self._reading], timeout=CLOSE_SECONDS)
         if self._thread is not None:

@@ -31,6 +31,20 @@ class Metrics:
             "aline_open_experiments", "Experiments in memory.", registry=self.registry
         )
 
+        self._known: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count a request."""
+        key = method, route, status
+        if key not in self._known:  # to find a counter takes longer than to count
+            self._known[key] = (
+                self.requests.labels(*key),
+                self.seconds.labels(method, route),
+            )
+        count, time = self._known[key]
+        count.inc()
+        time.observe(seconds)
+
     def text(self) -> bytes:
         """In Prometheus's text format."""
         return generate_latest(self.registry)

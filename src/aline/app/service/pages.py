@@ -40,6 +40,12 @@ _templates.globals["terms"] = TERMS
 _templates.filters["segment"] = lambda text: quote(text, safe="")
 
 
+def prepare() -> None:
+    """Compile the templates, so that whoever looks first does not wait for it."""
+    for name in _templates.list_templates():
+        _templates.get_template(name)
+
+
 def _render(template: str, **values: Any) -> HTMLResponse:
     return _page(_templates.get_template(template).render(**values))
 

@@ -15,7 +15,7 @@ from uvicorn.server import ServerState
 
 from aline.app.service.crowd import Crowd
 
-HEAD_BYTES = 64 * 1024
+HEAD_BYTES = 32 * 1024
 HEAD_LINES = 100  # each costs more memory than it has bytes
 FRAME_BYTES = 64 * 1024  # of a body in pieces, for all that is not body: sizes, trailers
 AT_ONCE = 16 * 1024  # bytes that are looked at before they are counted: each line takes time

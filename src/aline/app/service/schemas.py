@@ -13,6 +13,7 @@ from aline.episodes.goals import SPREAD_POINTS
 
 NAME = r"^\w[\w .-]{0,99}$"
 MOST = 1000  # designs in one request
+OBSERVATIONS = 20_000  # of one experiment: more could not be opened again in bounded time
 POINTS = 5000  # to predict at, in all targets of one experiment
 
 
