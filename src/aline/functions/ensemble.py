@@ -307,6 +307,10 @@ class Posterior:
             return self.visible[:, None] @ squares[..., 0, :]
         return torch.einsum("bkngm,bgn->bkgm", squares, self.visible)
 
+    def unexplained(self, points: Tensor) -> Tensor:
+        """What is left of an outcome's variance at points, [batch, kernel, group, n]."""
+        return self._unexplained(self._explained(points))
+
     def _unexplained(self, explained: Tensor) -> Tensor:
         """What is left of an outcome's variance [batch, kernel, ...], at least the noise's."""
         noise = self.kernels.noise
