@@ -151,6 +151,8 @@ def _plain(column: Any) -> Any:
     """A column of objects as numbers, where all are numbers or None."""
     if column.dtype != object:
         return column
-    if all(value is None or isinstance(value, int | float | np.number | np.bool_) for value in column):
+    if all(
+        value is None or isinstance(value, int | float | np.number | np.bool_) for value in column
+    ):
         return column.astype(np.float64)
     return column
