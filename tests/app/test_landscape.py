@@ -16,9 +16,9 @@ from aline.app.landscape.journal import FILE, Journal
 from aline.app.landscape.run import explore, explorer_for, findings, frame_of, listed
 from aline.errors import InputError
 from aline.landscapes.spaces import SPACES, Choice, Range, configurations, drawn
-from aline.model import Model, fresh
+from aline.model import Model, ModelConfig, fresh
 from aline.tasks.table_files import read_tables
-from aline.tasks.table_task import TableTask
+from aline.tasks.table_task import MODEL, TableTask
 
 SCRIPT = """
 import json, pathlib
@@ -33,7 +33,11 @@ def evaluate(configuration):
         raise RuntimeError("power cut")
     return configuration["depth"] / 30 - (configuration["kernel"] == "linear")
 """
-SPACE = {"depth": [1, 30], "kernel": ["linear", "radial"], "rate": {"low": 1e-5, "high": 1, "log": True}}  # fmt: skip
+SPACE = {
+    "depth": [1, 30],
+    "kernel": ["linear", "radial"],
+    "rate": {"low": 1e-5, "high": 1, "log": True},
+}
 
 
 def run(*arguments: object) -> Result:
@@ -158,8 +162,9 @@ def test_a_model_of_such_tables_explores(tmp_path: Path) -> None:
         scores = [landscape(row) + number for row in rows]
         frame.assign(y=scores).to_csv(tmp_path / f"d{number}.csv", index=False)
     task = TableTask(read_tables(tmp_path), horizon=10, start=2)
-    Model(fresh(task, torch.Generator().manual_seed(0))).save(tmp_path / "model")
-    explorer, name = explorer_for(frame, tmp_path / "model", None, 0)
+    network = fresh(task.spec, ModelConfig(**MODEL), torch.Generator().manual_seed(0))
+    Model(network).save(tmp_path / "model")
+    explorer, _ = explorer_for(frame, tmp_path / "model", None, 0)
     assert isinstance(explorer, ModelExplorer)
     journal = Journal.at(tmp_path, listed(frame))
     explore(journal, explorer, landscape, 8, 0, lambda *_: None)
