@@ -23,6 +23,8 @@ SCALE = (2.0, 1.2)  # of a function, in deviations of its outcomes
 NOISE = (0.01, 1.7)  # of an outcome, likewise
 LEAST_RATIO = 1e-8  # of the noise's variance over the function's: a factor would not bear less
 EDGE = 0.01  # shares of a prior's mass beyond which no draw begins
+JUMPS = 6  # before a trajectory, each of one hyperparameter
+LEAST_SPREAD = 0.1  # of draws, by which a trajectory's steps are measured: copies have none
 LEAPS = 10  # steps of a trajectory
 ACCEPTED = 0.7  # share of trajectories, by which their steps are made longer or shorter
 
@@ -87,6 +89,10 @@ class Evidence:
         apart = self.apart.view(-1, whole, whole)[:, :count, :count].flatten(1)
         return replace(self, apart=apart, outcomes=self.outcomes[:count])
 
+    def log_likelihood(self, z: Tensor, kind: Tensor) -> Tensor:
+        """Of the outcomes [draw], but for a constant."""
+        return self.log_posterior(z, kind)[0] + 0.5 * z.square().sum(1)
+
     def log_posterior(self, z: Tensor, kind: Tensor) -> tuple[Tensor, Tensor]:
         """At z [draw, hyperparameter]: its log [draw], but for a constant, and its gradient."""
         values, shapes = self.prior.values(z), Shapes.of(kind, z.dtype)
@@ -147,8 +153,7 @@ class Draws:
     def from_prior(cls, hyperparameters: int, count: int) -> Draws:
         """Evenly spread."""
         share = fill_cube(count, hyperparameters).double()
-        kinds = torch.tensor([KINDS.index(name) for name in USED])
-        kind = kinds[torch.arange(count) % len(USED)]
+        kind = _kinds(torch.arange(count) % len(USED))
         return cls(torch.special.ndtri(EDGE + (1 - 2 * EDGE) * share), kind)
 
     def resampled(self, weight: Tensor, count: int, generator: torch.Generator) -> Draws:
@@ -166,15 +171,38 @@ class Draws:
         return replace(self, z=z)
 
     def moved(self, evidence: Evidence, times: int, generator: torch.Generator) -> Draws:
-        """Along some trajectories each."""
+        """Along some trajectories each, after some jumps."""
         draws = self
         for _ in range(times):
-            draws = draws._along_trajectory(evidence, generator)
+            draws = draws._jumped(evidence, generator)._along_trajectory(evidence, generator)
         return draws
+
+    def _jumped(self, evidence: Evidence, generator: torch.Generator) -> Draws:
+        """Out of modes that no trajectory leaves; a part of the prior is accepted by its fit."""
+        draws, fit = self, evidence.log_likelihood(self.z, self.kind)
+        for _ in range(JUMPS):
+            other = draws._with_a_part_anew(generator)
+            value = evidence.log_likelihood(other.z, other.kind)
+            chance = torch.rand(len(fit), generator=generator, dtype=fit.dtype)
+            accepted = chance.log() < value - fit
+            fit = torch.where(accepted, value, fit)
+            z = torch.where(accepted[:, None], other.z, draws.z)
+            draws = replace(draws, z=z, kind=torch.where(accepted, other.kind, draws.kind))
+        return draws
+
+    def _with_a_part_anew(self, generator: torch.Generator) -> Draws:
+        """One hyperparameter of each draw from the prior, or its kind."""
+        count, hyperparameters = self.z.shape
+        part = torch.randint(hyperparameters + 1, (count, 1), generator=generator)
+        fresh = torch.randn(self.z.shape, generator=generator, dtype=self.z.dtype)
+        z = torch.where(torch.arange(hyperparameters) == part, fresh, self.z)
+        kinds = _kinds(torch.randint(len(USED), (count,), generator=generator))
+        kind = torch.where(part[:, 0] == hyperparameters, kinds, self.kind)
+        return replace(self, z=z, kind=kind)
 
     def _along_trajectory(self, evidence: Evidence, generator: torch.Generator) -> Draws:
         """Hamilton's equations by leaps, accepted by the energy that these gain."""
-        step = self.step * self.z.std(0).clamp(0.05, 1.0)
+        step = self.step * self.z.std(0).clamp(LEAST_SPREAD, 1.0)
         z = self.z
         speed = torch.randn(z.shape, generator=generator, dtype=z.dtype)
         before, gradient = evidence.log_posterior(z, self.kind)
@@ -190,3 +218,8 @@ class Draws:
         share = float(gain.clamp(max=0).exp().nan_to_num(0.0).mean())
         longer = min(max(self.step * math.exp(share - ACCEPTED), 0.02), 1.0)
         return replace(self, z=torch.where(accepted[:, None], z, self.z), step=longer)
+
+
+def _kinds(place: Tensor) -> Tensor:
+    """Kinds of kernels by their places in USED."""
+    return torch.tensor([KINDS.index(name) for name in USED])[place]

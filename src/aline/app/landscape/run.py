@@ -48,11 +48,12 @@ def listed(frame: pandas.DataFrame) -> list[Configuration]:
 
 
 def frame_of(candidates: list[Configuration]) -> pandas.DataFrame:
-    """A table with NaN where a setting is missing."""
+    """A table with NaN where a setting is missing, and 0 or 1 for no or yes."""
     frame = import_pandas("map-landscape").DataFrame(candidates)
     if len(frame.columns) < 1 or len(frame) < 2:
         raise InputError("there must be at least two candidates with one hyperparameter")
-    return frame
+    flags = frame.select_dtypes("bool").columns
+    return frame.astype(dict.fromkeys(flags, int))
 
 
 def explorer_for(
