@@ -14,7 +14,7 @@ import { Runtime } from "../clients/js/local/runtime.js";
 const [, , folder, output] = process.argv;
 const root = new URL("..", import.meta.url).pathname;
 const ort = await import(`${folder}/dist/ort.wasm.min.mjs`);
-const SIZES = { psychometric: [1, 4], location: [2, null] }; // design axes; parameters where they count
+const SIZES = { detection: [1, 4], psychometric: [1, 4], location: [2, 2] }; // design axes, parameters
 const ROUNDS = 40, WARM = 60;
 const FLAGS = ["mask", "points_mask", "parameters"];
 ort.env.wasm.numThreads = 1;
@@ -28,6 +28,7 @@ function inputs(axes, parameters) {
     designs: numbers([1, 30, axes], any), outcomes: numbers([1, 30], () => Math.sign(any())), mask: numbers([1, 30], () => 1),
     points: numbers([1, 1, axes], any), points_mask: numbers([1, 1], () => 0),
     parameters: numbers([1, parameters], (_, i) => (i < 2 ? 1 : 0)), candidates: numbers([1, 200, axes], any),
+    prior: numbers([1, parameters, 2], (_, i) => i % 2), // N(0, 1): as it was trained
   };
 }
 
@@ -52,8 +53,7 @@ async function measure(name) {
   const bytes = new Uint8Array(readFileSync(`${root}src/aline/zoo/${name}/graph.onnx`));
   const own = new Runtime(bytes);
   const other = await ort.InferenceSession.create(bytes, { executionProviders: ["wasm"] });
-  const parameters = JSON.parse(own.metadata.card).task.parameters;
-  const all = inputs(SIZES[name][0], SIZES[name][1] ?? Object.keys(parameters).length);
+  const all = inputs(...SIZES[name]);
   const given = Object.fromEntries(own.inputs.map((one) => [one, all[one]]));
   const methods = { "aline.js": async () => own.run(given), "onnxruntime-web": () => other.run(tensors(given)) };
   const times = Object.fromEntries(Object.keys(methods).map((method) => [method, []]));
@@ -70,7 +70,7 @@ async function measure(name) {
 const size = (files) => files.reduce((total, file) => total + gzipSync(readFileSync(file), { level: 9 }).length, 0);
 const library = execSync("git ls-files 'clients/js/*.js' 'clients/js/local/*.js'", { cwd: root, encoding: "utf8" }).trim().split("\n");
 const rows = [
-  ...(await measure("psychometric")), ...(await measure("location")),
+  ...(await measure("detection")), ...(await measure("psychometric")), ...(await measure("location")),
   row(null, "aline.js", "compressed_bytes", size(library.map((file) => root + file))),
   row(null, "onnxruntime-web", "compressed_bytes", size(["ort.wasm.min.mjs", "ort-wasm-simd-threaded.mjs", "ort-wasm-simd-threaded.wasm"].map((file) => `${folder}/dist/${file}`))),
   row("psychometric", "model", "compressed_bytes", size([`${root}src/aline/zoo/psychometric/graph.onnx`])),

@@ -32,13 +32,13 @@ from torch import Tensor
 from aline import zoo
 from aline.baselines import UncertaintyPolicy
 from aline.engine import BatchEngine, Engine
-from aline.engine.engine import Playing
 from aline.episodes import FixedPool, Goal, Policy, play
 from aline.evaluation.active import LEVEL, Problem, Watched, make_problem, ratio
 from aline.evaluation.estimates import mean
+from aline.evaluation.problems import FUNCTIONS
 from aline.evaluation.results import Row, result, row
+from aline.functions.ensemble_engine import EnsembleEngine
 from aline.functions.hypotheses import Hypotheses
-from aline.functions.problems import FUNCTIONS
 from aline.functions.standardised import Known
 from aline.functions.task import NOISE
 from aline.model import Mixture, Model
@@ -56,17 +56,6 @@ PAIRS = {  # what each method is held against, beside BASE
     "hypotheses/network": ("uncertainty/network", "hypotheses/network without draws"),
 }
 Found = dict[tuple[str, str, int], Tensor]  # method, metric, step -> [run]
-
-
-class EnsembleEngine(BatchEngine):
-    """Answers by the ensemble's own mean and standard deviation."""
-
-    def predictive(self, state: Playing, points: Tensor) -> Mixture:
-        """One normal a point."""
-        frame = state.encoded.advice.at_points(points).frame
-        assert frame is not None
-        parts = (torch.zeros_like(frame.mean), *frame)
-        return Mixture(*(part[:, 0, :, None] for part in parts))
 
 
 @dataclass

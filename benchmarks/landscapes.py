@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from aline.app.bench.bench import Settings
+from aline.app.bench.bench import BenchSettings
 from aline.app.bench.hpo import SPACES, landscape_task
 from aline.app.runs import train_into
 
@@ -29,7 +29,7 @@ def main() -> None:
     chosen = parser.parse_args()
     torch.set_num_threads(1)
     for name in chosen.spaces:
-        task = landscape_task(name, Settings(data=chosen.data))
+        task = landscape_task(name, BenchSettings(data=chosen.data))
         command = f"python benchmarks/landscapes.py {name} --rounds {chosen.rounds}"
         train_into(chosen.out / name, task, command, rounds=chosen.rounds, verdict=False)
 

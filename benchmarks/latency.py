@@ -31,9 +31,9 @@ import aline
 from aline import zoo
 from aline.evaluation.active import make_problem, policy_of, seconds_per_run
 from aline.evaluation.estimates import Estimate
+from aline.evaluation.problems import FUNCTIONS
 from aline.evaluation.results import Row, result, row
 from aline.experiment import Experiment, open_storage, prepare
-from aline.functions.problems import FUNCTIONS
 from aline.tasks import get
 
 OBSERVATIONS, TIMED, TOGETHER, LONG = 30, 10, 16, 200

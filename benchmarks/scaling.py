@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 import statistics
 import sys
 import time
@@ -172,8 +171,7 @@ def main() -> None:
     if arguments.figure:
         draw(rows, arguments.figure)
     if arguments.output:
-        command = shlex.join(["python", *sys.argv])
-        whole = result("scaling", rows, time.perf_counter() - start, command=command)
+        whole = result("scaling", rows, time.perf_counter() - start)
         arguments.output.parent.mkdir(parents=True, exist_ok=True)
         arguments.output.write_text(json.dumps(whole, indent=2) + "\n")
 

@@ -98,9 +98,9 @@ class QuietHandler(http.server.SimpleHTTPRequestHandler):
 
 
 @contextmanager
-def static_files(folder: Path) -> Iterator[str]:
+def static_files(folder: Path, kind: type[QuietHandler] = QuietHandler) -> Iterator[str]:
     """The address of a folder that is served until the end of the block."""
-    handler = partial(QuietHandler, directory=str(folder))
+    handler = partial(kind, directory=str(folder))
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:

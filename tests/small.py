@@ -22,6 +22,7 @@ SIZES = {
     "octaves": 2,
     "policy_layers": 2,
     "newton_steps": 1,
+    "guesses": 2,
 }
 
 

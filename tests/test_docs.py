@@ -7,19 +7,25 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from html.parser import HTMLParser
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
+from PIL import Image
 
-import aline
+from aline import zoo
+from aline.app.demo import run_demo
+from aline.app.subject import open_subject
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 sys.path.insert(0, str(ROOT / "scripts" / "pages"))
 notebooks = import_module("notebooks")
+picture = import_module("picture")
 reference = import_module("reference")
 
 NOTEBOOKS = sorted(DOCS.glob("tutorials/*.ipynb"))
@@ -80,20 +86,83 @@ def test_a_tutorial_shows_what_it_makes(path: Path) -> None:
     assert path.stat().st_size < 400_000
 
 
-@pytest.mark.parametrize("name", [name for name in aline.__all__ if not name.startswith("_")])
+def examples(thing: Any, name: str) -> list[doctest.DocTest]:
+    """The examples in a docstring."""
+    inner = reference.function_of(thing)
+    module = sys.modules[inner.__module__]
+    found = doctest.DocTestFinder(recurse=False).find(inner, name, module)
+    return [one for one in found if one.examples]
+
+
+def run(*groups: list[doctest.DocTest]) -> None:
+    """Run examples one after the other, each with the names of those before."""
+    names: dict[str, Any] = {}
+    for test in [one for group in groups for one in group]:
+        test.globs |= names
+        assert doctest.DocTestRunner(verbose=False).run(test, clear_globs=False).failed == 0
+        names = test.globs
+
+
+PUBLIC = {f"{module}.{name}": thing for module, name, thing in reference.public()}
+
+
+@pytest.fixture
+def loads_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is loaded many times here gets its engine once."""
+    for place in ("aline", "aline.psychopy.handler"):
+        monkeypatch.setattr(f"{place}.load", loaded)
+
+
+@cache
+def loaded(name: str) -> Any:
+    """A shipped model."""
+    return zoo.load(name)
+
+
+@pytest.mark.usefixtures("loads_once")
+@pytest.mark.parametrize("name", PUBLIC)
 def test_a_public_name_has_an_example_that_runs(name: str) -> None:
-    thing = getattr(aline, name)
-    module = sys.modules[thing.__module__]
-    tests = doctest.DocTestFinder(recurse=False).find(thing, name, module)
-    examples = [one for one in tests if one.examples]
-    assert examples, f"{name} needs an example, >>> ..., in its docstring"
-    for test in examples:
-        assert doctest.DocTestRunner(verbose=False).run(test).failed == 0
+    found = examples(PUBLIC[name], name)
+    assert found, f"{name} needs an example, >>> ..., in its docstring"
+    run(found)
 
 
-def test_every_public_name_of_the_reference_is_described() -> None:
-    for module, name, thing in reference.public():
-        assert inspect.getdoc(thing), f"{module}.{name}"
+# Those that a script holds in its hands. Policies and learners are called by `play` and `learn`.
+HELD = ("aline", "aline.spaces", "aline.model", "aline.experiment", "aline.psychopy")
+CLASSES = {
+    name: thing
+    for name, thing in PUBLIC.items()
+    if inspect.isclass(thing) and name.rpartition(".")[0] in HELD
+}
+
+
+@pytest.mark.usefixtures("loads_once")
+@pytest.mark.parametrize("name", CLASSES)
+def test_every_member_of_a_class_is_in_an_example_that_runs(name: str) -> None:
+    """In its own, which goes on from that of the class, or in one of the class or its bases."""
+    kind = CLASSES[name]
+    classes = kind.__mro__[:-1]
+    above = [one for each in classes for one in examples(each, each.__name__)]
+    shown = "".join(one.source for test in above for one in test.examples)
+    missing = []
+    for member, thing in reference.members(kind):
+        home = next(each for each in classes if member in vars(each))
+        own = examples(thing, f"{name}.{member}")
+        if own and (home is kind or home not in CLASSES.values()):
+            run(examples(home if examples(home, "") else kind, name), own)
+        elif not own and not re.search(rf"\b{member}\b", shown):
+            missing.append(member)
+    assert not missing, f"{name} needs examples of {', '.join(missing)}"
+
+
+def test_the_moving_picture_has_a_frame_for_every_trial() -> None:
+    """As the script makes it, which is run for one trial."""
+    demo = run_demo(open_subject("psychometric"), target=picture.AIMS, trials=1)
+    frame = picture.frame(demo, demo.experiment, demo.steps)
+    with Image.open(DOCS / "images" / "trials.gif") as shown:
+        assert shown.size == frame.size
+        assert shown.n_frames == 31  # before the first trial, and after each
+    assert (DOCS / "images" / "trials.gif").stat().st_size < 1_000_000
 
 
 class Resources(HTMLParser):

@@ -1,4 +1,6 @@
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,13 @@ def test_public_name_is_the_thing_not_a_module(name: str) -> None:
 
 def test_public_names_are_listed_before_they_are_imported() -> None:
     assert set(aline.__all__) <= set(dir(aline))
+
+
+def test_packages_are_there_once_aline_is_imported() -> None:
+    program = "import aline; print(aline.tasks.get('linear').name, aline.psychopy.AlineHandler)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("linear ")
 
 
 def test_unknown_name_is_an_attribute_error() -> None:

@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 import torch
 from matplotlib import pyplot
-from small import save_detection, save_untrained
+from small import SIZES, save_detection, save_untrained, seeded
 
+from aline.experiment import Experiment
+from aline.model import Model, ModelConfig, fresh
 from aline.zoo import shipped
 
 ROOT = Path(__file__).parents[1]
@@ -50,6 +52,39 @@ def respond(stimulus: float) -> bool:
 def test_the_readme_is_short_and_shows_five_examples() -> None:
     assert len(README.read_text(encoding="utf-8").splitlines()) <= 180
     assert len(blocks(README)) == 5
+
+
+SECTIONS = [
+    "Install", "What do you have?", "Outcomes", "How good is it?", "What it does not do",
+    "Beside others", "Documentation", "Citation",
+]  # fmt: skip
+HOW_TO = [
+    "choose-priors-and-ranges", "set-axes-as-your-lab-has-them", "deal-with-missing-answers",
+    "keep-reaction-times-beside-answers", "run-several-participants", "resume-after-a-crash",
+    "train-better-longer-on-a-cluster", "compare-a-policy-or-a-posterior-of-your-own",
+    "change-the-architecture", "export-to-onnx", "serve-a-lab-behind-nginx",
+]  # fmt: skip
+RIVALS = [
+    "QUEST+", "PsychoPy", "ADOpy", "AEPsych", "sbi", "BayesFlow", "BoTorch", "Ax", "POLAR", "code",
+]  # fmt: skip
+
+
+def test_the_readme_has_its_parts_in_order() -> None:
+    text = README.read_text(encoding="utf-8")
+    assert re.findall(r"^## (.*)$", text, re.MULTILINE) == SECTIONS
+    assert text.index("images/trials.gif") < text.index("## Install")
+    good, rest = text[text.index("## How good") :].split("## What it does not do")
+    assert good.count("| `results/") == 8
+    assert len(re.findall(r"!\[.*?\]\(.*?\)", text)) == 2  # what moves, and one figure
+    table = rest[rest.index("## Beside others") : rest.index("## Documentation")]
+    first = " ".join(re.findall(r"^\| (.*?) \|", table, re.MULTILINE))
+    assert [name for name in RIVALS if name not in first] == []
+
+
+def test_everything_has_a_how_to() -> None:
+    headings = re.findall(r"^## (.*)$", (DOCS / "howto.md").read_text(encoding="utf-8"), re.M)
+    found = {re.sub(r"[^\w -]", "", one).lower().replace(" ", "-") for one in headings}
+    assert [one for one in HOW_TO if one not in found] == []
 
 
 def test_the_psychophysics_example_runs(run, capsys) -> None:
@@ -97,12 +132,20 @@ def test_the_example_is_the_file_in_examples() -> None:
             assert code in example, code
 
 
-@pytest.mark.parametrize(
-    "name", ["quickstart", "howto", "concepts", "research", "outcomes", "designs"]
-)
+@pytest.mark.parametrize("name", ["quickstart", "howto", "concepts", "research", "outcomes"])
 def test_the_examples_of_a_page_run(name: str, run, capsys) -> None:
     run(*blocks(DOCS / f"{name}.md"))
     pyplot.close("all")
+
+
+def test_the_examples_of_designs_run(run) -> None:
+    """With a model and an experiment for the one that goes on with both."""
+    task, conditions, resumed, bank = blocks(DOCS / "designs.md")
+    names = run(task)
+    model = Model(fresh(names["task"].fitted().spec, ModelConfig(**SIZES), seeded(0)).eval())
+    model.save("runs/choice")
+    Experiment(model, storage="sqlite:///lab.db")
+    assert run(conditions, resumed, bank, **names)["experiment"].ask().number == 0
 
 
 def test_the_examples_of_psychophysics_run(run, capsys) -> None:

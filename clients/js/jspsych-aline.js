@@ -54,6 +54,7 @@ export class JsPsychAline {
   async trial(display, { experiment, show, choices, outcome, stimulus_duration: duration }, onLoad) {
     const { number, design } = await nextTrial(experiment);
     const stage = layOut(display, choices, number);
+    display.querySelector(".aline-problem").textContent = experiment.problem ?? "";
     const shown = show(stage, design);
     onLoad();
     if (duration !== null) this.jsPsych.pluginAPI.setTimeout(() => (stage.style.visibility = "hidden"), duration);
@@ -95,7 +96,7 @@ async function nextTrial(experiment) {
 }
 
 function layOut(display, choices, number) {
-  display.innerHTML = '<div class="aline-stimulus"></div><div class="aline-choices"></div>';
+  display.innerHTML = '<div class="aline-stimulus"></div><div class="aline-choices"></div><p class="aline-problem" role="alert"></p>';
   const row = display.querySelector(".aline-choices");
   for (const { key, label } of choices) {
     const button = row.appendChild(document.createElement("button"));

@@ -88,11 +88,15 @@ _HOMES = {
     "train": "aline.training.train",
 }
 
+_PACKAGES = ("baselines", "episodes", "evaluation", "experiment", "psychopy", "spaces", "tasks")
+
 
 if not TYPE_CHECKING:  # a type checker that sees __getattr__ would accept any name
 
     def __getattr__(name: str) -> object:
-        """Import a public name when it is first used."""
+        """Import a public name, or a package such as aline.tasks, when it is first used."""
+        if name in _PACKAGES:
+            return import_module(f"aline.{name}")
         if name not in _HOMES:
             raise AttributeError(f"module 'aline' has no attribute {name!r}")
         value = getattr(import_module(_HOMES[name]), name)

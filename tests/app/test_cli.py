@@ -2,7 +2,6 @@ import json
 import re
 import resource
 import signal
-import statistics
 import subprocess
 import sys
 import time
@@ -79,25 +78,25 @@ def processor_seconds() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def median_seconds(work: Callable[[], object], times: int = 5) -> float:
-    """Of the processor, in child processes."""
+def least_seconds(work: Callable[[], object], times: int = 5) -> float:
+    """Of the processor, in child processes: what others do at the same time only adds to it."""
     seconds = []
     for _ in range(times):
         before = processor_seconds()
         work()
         seconds.append(processor_seconds() - before)
-    return statistics.median(seconds)
+    return min(seconds)
 
 
 def test_help_is_quick() -> None:
-    """The bar is 0.4 s on a quiet machine, where it takes 0.25 s; the rest is margin."""
-    assert median_seconds(lambda: aline("--help").check_returncode()) < 0.8
+    """It takes 0.25 s on a quiet machine, and 0.33 s where ten others want its two cores."""
+    assert least_seconds(lambda: aline("--help").check_returncode()) < 0.4
 
 
 def test_importing_aline_is_quick() -> None:
-    """The bar is 0.1 s on a quiet machine, where it takes 0.03 s."""
+    """It takes 0.04 s."""
     program = [sys.executable, "-c", "import aline"]
-    assert median_seconds(lambda: subprocess.run(program, check=True)) < 0.2
+    assert least_seconds(lambda: subprocess.run(program, check=True)) < 0.1
 
 
 def test_help_imports_nothing_heavy() -> None:
@@ -153,6 +152,8 @@ def test_models_are_a_line_each_and_one_is_a_card(monkeypatch: pytest.MonkeyPatc
         (["demo", "psychometric", "--target", "treshold"], "did you mean threshold?"),
         (["demo", "ces", "--target", "alpha_4"], "did you mean alpha_"),
         (["bench", "psychometrics"], "did you mean psychometric?"),
+        (["bench", "all"], "say --quick, for about a quarter of an hour, or --full"),
+        (["bench", "al", "--full"], "--full is for `aline bench all`: leave it out"),
         (["trian"], "Did you mean 'train'?"),
     ],
 )
@@ -244,6 +245,17 @@ def test_demo_of_the_shipped_model(tmp_path: Path) -> None:
     assert result.stderr == ""
     assert (tmp_path / "aline-report-psychometric.html").is_file()
     assert sum(line[:5].strip().isdigit() for line in result.stdout.splitlines()) == 30
+
+
+@pytest.mark.parametrize("name", zoo.shipped())
+def test_every_shipped_model_says_how_long_a_trial_took(name: str) -> None:
+    """On a line of its own; functions are known by their prediction and its error."""
+    result = run("demo", name, "--trials", "2", "--no-report")
+    assert result.exit_code == 0, result.output
+    timed = [line for line in result.stdout.splitlines() if " ms a trial" in line]
+    assert len(timed) == 1
+    assert re.fullmatch(r"Choosing a design and updating .* took [\d.]+ ms a trial\.", timed[0])
+    assert bool(re.search(r"→ function +prediction +error", result.stdout)) == name.startswith("gp")
 
 
 @pytest.mark.parametrize(

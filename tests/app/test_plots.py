@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib import pyplot
 from torch.distributions import Independent, Normal
 
 from aline.app.demo import Demo, run_demo
@@ -15,7 +16,7 @@ from aline.app.plots import plates, plot_pairs
 from aline.app.plots.canvas import PALETTE, to_svg
 from aline.app.plots.designs import companions
 from aline.app.plots.marginals import plotted_range
-from aline.app.plots.pairs import MOST, has_pairs, paired, scalar_draws, shown_range
+from aline.app.plots.pairs import MOST, _write, has_pairs, paired, scalar_draws, shown_range
 from aline.app.plots.plane import exact_density, has_exact, region_level, sources
 from aline.app.plots.widths import relative_widths, spread
 from aline.app.record import prior_of
@@ -168,6 +169,13 @@ def test_pairs_have_marginals_draws_and_correlations() -> None:
     assert panels[1, 0].get_ylabel() == "v_2 (s)"
     assert panels[1, 0].get_ylim()[1] > 9
     assert len(panels[1, 0].collections) > len(panels[2, 1].collections)  # the truth's cross
+
+
+def test_no_correlation_has_no_sign() -> None:
+    drawn, axes = pyplot.subplots()
+    _write(axes, -0.004)
+    assert axes.texts[0].get_text() == "+0.00"
+    pyplot.close(drawn)
 
 
 def test_pairs_are_for_joint_posteriors_of_two_or_more() -> None:

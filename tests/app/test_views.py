@@ -6,13 +6,16 @@ from pathlib import Path
 import matplotlib
 import numpy as np
 import pytest
+from lab_tasks import choice_task
 from matplotlib import pyplot
+from small import small_network
 
 import aline
 from aline.app.record import MOST, evenly, record_of, target_names
 from aline.app.subject import Subject
 from aline.errors import InputError, StateError
 from aline.experiment import Experiment
+from aline.model import Model
 
 matplotlib.use("Agg")
 
@@ -70,6 +73,22 @@ def test_an_experiment_is_drawn(
     asked = [trial.design[experiment.spec.design.names[0]] for trial in experiment.trials]
     drawn = [c.get_offsets() for one in axes for c in one.collections if len(c.get_offsets())]
     assert any(np.isin(asked, np.asarray(points)).any() for points in drawn)
+
+
+def test_designs_as_labs_have_them_are_drawn_by_name_unit_and_scale(tmp_path: Path) -> None:
+    """Sets of values level by level, a log axis on a log scale, units beside names."""
+    task = choice_task()
+    experiment = Experiment(Model(small_network(task)))
+    for outcome in (1, 0):
+        experiment.tell(experiment.ask(), outcome)
+    axes = {one.get_ylabel(): one for one in experiment.plot(task)}
+    assert {"amount ($)", "delay (days)", "frame", "cost"} <= set(axes)
+    assert [one.get_text() for one in axes["frame"].get_yticklabels()] == ["gain", "loss", "none"]
+    assert axes["delay (days)"].get_yticklabels()[3].get_text() == "180"
+    assert (axes["cost"].get_yscale(), axes["amount ($)"].get_yscale()) == ("log", "linear")
+    text = experiment.report(tmp_path / "choice.html", task).read_text(encoding="utf-8")
+    assert experiment.trials[0].design["frame"] in text
+    assert "amount ($)" in text
 
 
 @pytest.mark.parametrize("name", ["psychometric", "linear", "location"])

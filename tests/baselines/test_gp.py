@@ -6,7 +6,7 @@ import torch
 from sklearn.gaussian_process import GaussianProcessRegressor
 from small import goal_for, seeded
 
-from aline.baselines.gp import NOISE, Array, Fit, GPPolicy, acquisition_scores
+from aline.baselines.gp import NOISE, Array, Fit, GPPolicy, Kind, acquisition_scores
 from aline.episodes import FixedPool, Goal, Offer, play
 from aline.errors import InputError
 from aline.tasks import get
@@ -37,6 +37,27 @@ def test_the_fit_is_of_the_largest_marginal_likelihood() -> None:
             other = theta.copy()
             other[axis] += step
             assert FIT.regressor.log_marginal_likelihood(other) < best + 1e-6
+
+
+@pytest.mark.parametrize("kind", ["rbf", "matern32", "matern52"])
+@pytest.mark.parametrize("noise", [NOISE, None])
+def test_every_kernels_evidence_is_scikit_learns(kind: Kind, noise: float | None) -> None:
+    quick, slow = (Fit.of(X, Y, noise, False, quick, 0, kind).regressor for quick in (True, False))
+    assert np.allclose(quick.kernel_.theta, slow.kernel_.theta, atol=2e-2)
+    constant = len(X) / 2 * np.log(2 * np.pi)
+    assert quick.log_marginal_likelihood_value_ - constant == pytest.approx(
+        slow.log_marginal_likelihood_value_, abs=1e-3
+    )
+
+
+def test_more_starts_find_no_less_evidence_and_the_kernel_with_the_most_is_taken() -> None:
+    rough = np.sign(np.sin(2 * X[:, 0]))
+    one, four = (Fit.of(X, rough, NOISE, False, restarts=count) for count in (0, 3))
+    assert four.log_evidence >= one.log_evidence - 1e-6
+    kinds: tuple[Kind, ...] = ("rbf", "matern32", "matern52")
+    each = [Fit.of(X, rough, NOISE, False, kind=kind).log_evidence for kind in kinds]
+    chosen = GPPolicy(TASK.spec, "vr", kinds=kinds)._fitted(X, rough)
+    assert chosen.log_evidence == max(each)
 
 
 def test_predictions_are_the_regressors() -> None:

@@ -6,6 +6,7 @@ from small import goal_for, seeded
 from torch.distributions import Bernoulli, Categorical, Normal, Poisson, Uniform
 
 from aline.baselines.particles import CLOSE, ParticlePolicy, effective
+from aline.policies.information import information_by
 from aline.spaces import Binary, Box, Count, Outcomes, Real
 from aline.spaces import Categorical as Labels
 from aline.tasks import Task, get
@@ -102,11 +103,10 @@ def test_for_any_outcome_it_asks_where_most_is_told(kind: str) -> None:
     task = KINDS[kind]().fitted()
     policy = ParticlePolicy(task, particles=500)
     state = policy.begin(goal_for(task.spec, ("rate",), 2))
-    told = policy.information(
-        state.draw(CLOSE.truths, seeded(0)), torch.tensor([[[-1.0], [1.0]]] * 2), CLOSE, seeded(1)
-    )
-    assert torch.allclose(told[:, 0], torch.zeros(2), atol=1e-4)
-    assert bool((told[:, 1] > 0.02).all())
+    truths, designs = state.draw(CLOSE.truths, seeded(0)), torch.tensor([[[-1.0], [1.0]]] * 2)
+    gain = information_by(task, CLOSE, truths, designs, seeded(1))
+    assert torch.allclose(gain[:, 0], torch.zeros(2), atol=1e-4)
+    assert bool((gain[:, 1] > 0.02).all())
     design = policy.choose(state, None, seeded(2))
     assert bool((design > 0.5).all())
     outcome = task.draw(2, seeded(3)).answer(design[:, None], seeded(4))[:, 0]

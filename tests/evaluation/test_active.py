@@ -16,7 +16,7 @@ from aline.evaluation.active import (
     ratio,
     seconds_per_run,
 )
-from aline.functions.problems import FunctionWorld, function_named
+from aline.evaluation.problems import FunctionWorld, function_named
 from aline.model import Model
 from aline.spaces import Box
 from aline.tasks import get
@@ -60,6 +60,22 @@ def test_a_gp_learns_a_function_and_knows_how_well() -> None:
     curves = learn(problem, policy_of("gp-us", MODEL1, problem), problem.aimed(), 25, 1)
     error = curves.rmse.mean(0)
     assert float(error[-1]) < 0.1 < 0.3 < float(error[0])
+
+
+@pytest.mark.parametrize("name", ["gp1d", "higdon"])
+def test_the_ensemble_asks_what_the_network_asks_and_answers_without_it(name: str) -> None:
+    """Another network with the same kernels answers and asks the same."""
+    problem = some(name)
+    others = (MODEL1, Model(small_functions(GP1D, seed=5)))
+    first, second = (
+        learn(problem, policy_of("ensemble", model, problem), problem.aimed(), 4, 1)
+        for model in others
+    )
+    ours = learn(problem, policy_of("aline", MODEL1, problem), problem.aimed(), 4, 1)
+    assert torch.equal(first.designs, second.designs)
+    assert torch.equal(first.rmse, second.rmse)
+    assert torch.equal(first.designs, ours.designs)
+    assert not torch.equal(first.covered, ours.covered) or not torch.equal(first.rmse, ours.rmse)
 
 
 def test_errors_are_of_the_function_not_of_its_noise() -> None:

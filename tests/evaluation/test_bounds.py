@@ -9,6 +9,7 @@ from aline.episodes import Context, RandomPolicy, play
 from aline.errors import InputError
 from aline.evaluation import adaptive_bounds, episode_bounds, information_bounds
 from aline.model import Joint, Mixture, ModelConfig, fresh
+from aline.model.guesses import Guesses
 from aline.tasks import Task, get
 from aline.tasks.linear import exact_information_gain, exact_posterior
 
@@ -126,7 +127,7 @@ def independent(marginals: Mixture) -> list[Joint]:
     network = fresh(get("linear").fitted().spec, ModelConfig(joint=False), seeded(0))
     nothing = network.begin(1)
     return [
-        Joint(network, nothing, marginals[row : row + 1, None])
+        Joint(network, nothing, Guesses.single(marginals[row : row + 1, None]))
         for row in range(len(marginals.mean))
     ]
 

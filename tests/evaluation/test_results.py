@@ -1,5 +1,7 @@
 import json
+import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -28,3 +30,29 @@ def test_without_git_there_is_no_commit(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
     monkeypatch.setattr(subprocess, "run", missing)
     assert module.commit() is None
+
+
+@pytest.mark.parametrize(
+    ("argv", "typed"),
+    [
+        ("benchmarks/first_try.py enzyme", "python benchmarks/first_try.py enzyme"),
+        ("{root}/benchmarks/first_try.py --out={root}/a", "python benchmarks/first_try.py --out=a"),
+        ("/opt/bin/aline bench --out {root}/runs/x.json", "aline bench --out runs/x.json"),
+        ("{root}/src/aline/__main__.py bench --out /else/x.json", "aline bench --out x.json"),
+        ("aline evaluate a/b --task own.py:task", "aline evaluate a/b --task own.py:task"),
+    ],
+)
+def test_a_command_has_no_path_of_this_machine(
+    argv: str, typed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(module.CHECKOUT)
+    monkeypatch.setattr(sys, "argv", argv.format(root=module.CHECKOUT).split())
+    assert result("any", [], 0.0)["command"] == typed
+
+
+@pytest.mark.parametrize(
+    "path", sorted((module.CHECKOUT / "results").glob("*.json")), ids=lambda p: p.stem
+)
+def test_no_result_has_a_path_of_the_machine_that_made_it(path: Path) -> None:
+    command = json.loads(path.read_text(encoding="utf-8"))["command"]
+    assert not re.search(r"(^|[\s='])/", command)

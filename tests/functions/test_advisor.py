@@ -106,14 +106,6 @@ def test_prefixes_are_each_read_alone() -> None:
             assert_same({name: value[:, [group]] for name, value in every.items()}, alone)
 
 
-def test_an_observation_of_a_groups_own_is_one_more() -> None:
-    context, early = random_context(SPEC, 3, 6), torch.arange(5) < 5
-    own = Context(context.designs[:, 5:], context.outcomes[:, 5:])
-    advice = ADVISOR.read(first(context, 5)).regrouped(early.expand(3, 1, 5), own)
-    found, whole = advice.at_points(POINTS), ADVISOR.read(context).at_points(POINTS)
-    assert torch.allclose(found.features, whole.features, atol=1e-3)
-
-
 def test_padding_is_not_read() -> None:
     context = random_context(SPEC, 3, 6)
     padded = Context(context.designs, context.outcomes, torch.arange(6).expand(3, 6) < 4)

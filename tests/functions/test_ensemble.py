@@ -44,9 +44,6 @@ def check(state: Posterior, group: int, episode: int, x: Tensor, y: Tensor, poin
         expected = process.moments(x[episode], y[episode], points[episode])
         for part, one in zip((mean, left), expected, strict=True):
             assert torch.allclose(part[episode, k, group], one, rtol=1e-5, atol=1e-7)
-    own = points[:, None].expand(-1, state.groups, -1, -1).contiguous()
-    for part, one in zip(state.moments(own), (mean, left), strict=True):
-        assert torch.allclose(part, one, atol=1e-9)
 
 
 @pytest.mark.parametrize("count", [1, 8])
@@ -66,21 +63,6 @@ def test_every_prefix_is_a_context_of_its_own() -> None:
         for episode, group in ((0, 1), (0, 2), (1, 0), (1, 1), (1, 2)):
             n = int(lengths[episode, group])
             check(state, group, episode, x[:, :n], y[:, :n], points)
-
-
-def test_an_observation_of_a_groups_own() -> None:
-    x, y, points = data(8)
-    kept = torch.tensor([True, True, False, True, True, True, False, False])
-    own = Context(
-        SPEC.design.sample(4, 1, seeded(5)).double(),
-        torch.randn(4, 1, generator=seeded(6)).double(),
-    )
-    state = read(KERNELS, Context(x, y), kept.expand(2, 2, 8), own)
-    for episode, group in ((0, 0), (0, 1), (1, 0), (1, 1)):
-        row = 2 * episode + group
-        more = torch.cat([x[:, kept], own.designs[row].expand(2, 1, -1)], 1)
-        outcomes = torch.cat([y[:, kept], own.outcomes[row].expand(2, 1)], 1)
-        check(state, group, episode, more, outcomes, points)
 
 
 def test_growing_is_reading() -> None:

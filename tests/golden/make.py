@@ -56,7 +56,7 @@ def outputs(model: Model, given: Tensors) -> Tensors:
     encoded = network.encode(Context(given["designs"], given["outcomes"]))
     summary = network.summary(encoded)
     guesses, predictive = network.beliefs(encoded, given["points"])
-    posterior = guesses[-1]
+    posterior = guesses[-1].marginals
     found = {f"posterior.{n}": getattr(posterior, n)[:, 0] for n in ("log_weight", "mean", "std")}
     for name in ("log_weight", "mean", "std", "logit"):
         if hasattr(predictive, name):

@@ -47,15 +47,20 @@ def test_an_unknown_plug_in_is_refused() -> None:
     with pytest.raises(InputError, match="plug-ins are functions, landscapes, got 'oracle'"):
         advisor_for(SPEC, "oracle", {})
     with pytest.raises(InputError, match="got 'oracle'"):
-        fresh(SPEC, ModelConfig(plugin="oracle", **SIZES), seeded(0))  # type: ignore[arg-type]
+        fresh(SPEC, ModelConfig(plugin="oracle", policy="plugin", **SIZES), seeded(0))  # type: ignore[arg-type]
 
 
 def test_a_plug_in_says_for_which_outcomes_it_is() -> None:
-    config = ModelConfig(plugin="functions", **SIZES)  # type: ignore[arg-type]
+    config = ModelConfig(plugin="functions", policy="plugin", **SIZES)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="functions have real outcomes"):
         fresh(SPEC, config, seeded(0))
+
+
+def test_a_plug_in_and_its_policy_go_together() -> None:
     with pytest.raises(InputError, match="policy='plugin' needs a plugin"):
         ModelConfig(policy="plugin")
+    with pytest.raises(InputError, match="'functions' chooses designs itself: use policy='plugin'"):
+        ModelConfig(plugin="functions", policy="pool")
 
 
 def test_a_network_that_leaves_the_choice_to_its_plug_in_has_no_policy() -> None:

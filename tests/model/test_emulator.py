@@ -56,7 +56,9 @@ def test_without_data_the_prior_is_the_evidence() -> None:
 def test_the_inverse_of_small_matrices() -> None:
     root = torch.randn(50, 4, 4, generator=seeded(0))
     matrix = root @ root.mT + 0.1 * torch.eye(4)
-    torch.testing.assert_close(inverse(matrix), torch.linalg.inv(matrix), rtol=1e-3, atol=1e-3)
+    found, log_determinant = inverse(matrix)
+    torch.testing.assert_close(found, torch.linalg.inv(matrix), rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(log_determinant, matrix.logdet(), rtol=1e-3, atol=1e-3)
 
 
 def test_groups_have_the_evidence_of_what_they_see() -> None:
@@ -70,7 +72,7 @@ def test_groups_have_the_evidence_of_what_they_see() -> None:
     extra = Context(designs[:, 3:], outcomes[:, 3:])
     kept = [0, 1, 3]
     alone = network.encode(Context(designs[:, kept], outcomes[:, kept]))
-    guess = Frame(torch.zeros(3, 1, 2), torch.ones(3, 1, 2))
+    guess = Frame(torch.zeros(3, 1, 1, 2), torch.ones(3, 1, 1, 2))
     found = network.evidence(network.regroup(whole, visible, extra), guess)
     for mine, theirs in zip(found, network.evidence(alone, guess), strict=True):
         torch.testing.assert_close(mine, theirs)

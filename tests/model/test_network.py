@@ -102,14 +102,7 @@ def test_candidates_do_not_see_each_other(
     assert float(together.std()) > 1e-3
 
 
-KERNELS = ModelConfig(plugin="functions", plugin_settings={"kernels": 3}, **SIZES)
-
-
-@pytest.mark.parametrize(
-    "network",
-    [*NETWORKS.values(), fresh(get("gp1d").spec, KERNELS, seeded(0))],
-    ids=["-".join(k) for k in [*NETWORKS, ("kernels",)]],
-)
+@EVERY
 @pytest.mark.parametrize("padded", [False, True])
 def test_many_candidates_score_as_those_that_are_learned_from(
     network: Network, padded: bool, monkeypatch: pytest.MonkeyPatch
@@ -134,7 +127,6 @@ def test_many_candidates_score_as_those_that_are_learned_from(
             assert learned.requires_grad
             with torch.no_grad():
                 many = scores_of(network, network.encode(context), goal, candidates)
-            # What a candidate is worth counts twentyfold: scores may be large.
             assert torch.allclose(many, learned, rtol=1e-6, atol=TOLERANCE)
     finally:
         network.policy.requires_grad_(False)
@@ -157,7 +149,7 @@ def test_both_beliefs_at_once_are_each_alone(network: Network) -> None:
     points = network.spec.design.sample(2, 4, seeded(0))
     guesses, predictive = network.beliefs(encoded, points)
     alone = network.posterior(encoded), network.predictive(encoded, points)
-    for a, b in zip((guesses[-1], predictive), alone, strict=True):
+    for a, b in zip((guesses[-1].marginals, predictive), alone, strict=True):
         assert largest_difference(everything(a), everything(b)) < TOLERANCE
 
 

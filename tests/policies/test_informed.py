@@ -9,6 +9,7 @@ from aline.episodes import Context, Offer
 from aline.model import Mixture
 from aline.policies import LearnedPolicy
 from aline.policies.importance import tempered
+from aline.policies.information import Effort, information_by
 from aline.policies.informed import Informed
 from aline.tasks import Task, get, simulator_of
 from aline.tasks.linear import exact_information_gain, exact_posterior
@@ -30,7 +31,7 @@ INFORMED = Informed(line())
 def test_information_is_that_of_a_line() -> None:
     truths = torch.randn(1, 4000, 2, generator=seeded(0))
     designs = torch.tensor([[[-1.0], [0.0], [0.5]]])
-    found = INFORMED.information(truths, designs, 1000, seeded(1))[0]
+    found = information_by(line(), Effort(4000, 1000), truths, designs, seeded(1))[0]
     exact = exact_information_gain(designs[0])
     assert torch.allclose(found, exact, atol=0.1)
 
@@ -40,9 +41,9 @@ def test_information_does_not_depend_on_how_much_is_held_at_a_time(
 ) -> None:
     truths = torch.randn(4, 30, 2, generator=seeded(0))
     designs = torch.tensor([-1.0, 1.0])[None, :, None].expand(4, 2, 1)
-    whole = INFORMED.information(truths, designs, 30, seeded(1))
-    monkeypatch.setattr("aline.policies.informed.AT_ONCE", 1)
-    parts = INFORMED.information(truths, designs, 30, seeded(1))
+    whole = information_by(line(), Effort(30, 30), truths, designs, seeded(1))
+    monkeypatch.setattr("aline.policies.information.AT_ONCE", 1)
+    parts = information_by(line(), Effort(30, 30), truths, designs, seeded(1))
     assert torch.allclose(whole.mean(), parts.mean(), atol=0.5)
     assert parts.shape == whole.shape
 

@@ -166,3 +166,9 @@ def test_a_likelihood_that_does_not_broadcast_is_as_good() -> None:
 def test_a_likelihood_whose_outcomes_are_not_certain_together_is_a_doubt() -> None:
     task = make(log_likelihood=lambda theta, design, outcome: probability(theta, design))
     assert "must sum to one, and those of log_likelihood sum to" in one_warning(task)
+
+
+def test_a_likelihood_that_is_no_number_is_an_error() -> None:
+    task = make(log_likelihood=lambda theta, design, outcome: outcome * torch.nan)
+    with pytest.raises(InputError, match="log_likelihood returned NaN"):
+        task.checked()

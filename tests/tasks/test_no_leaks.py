@@ -15,8 +15,11 @@ FOLDER = next((folder for folder in FOLDERS if folder.is_dir()), None)
 
 
 def duplicates(one: Table, other: Table) -> bool:
-    """Whether outcomes are the same, in the same order or in any, whatever the configurations."""
-    if len(one) != len(other):
+    """Whether outcomes are the same, in the same order or in any, whatever the configurations.
+
+    Data that every configuration gets right (34538 and 9968 of the forest) are not one by that.
+    """
+    if len(one) != len(other) or float(one.y.std()) < 1e-6:
         return False
     pairs = (one.y, other.y), (one.y.sort().values, other.y.sort().values)
     return any(torch.allclose(a, b, atol=1e-5) for a, b in pairs)

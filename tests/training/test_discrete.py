@@ -12,7 +12,7 @@ from aline.evaluation.simulated import posteriors_after
 from aline.model import Model
 from aline.spaces.outcomes.cut import CutMixture
 from aline.training import TrainingConfig
-from aline.training.particle_teacher import goal_kernel
+from aline.training.particle_teacher import goal_similarity
 
 LENGTHS = [0, 2, 4, 6]
 
@@ -78,8 +78,8 @@ def test_ranks_are_even(learned: Model, played: tuple[torch.Tensor, Context]) ->
 def test_truths_of_one_value_agree_and_others_do_not() -> None:
     parameters = trend_task().spec.parameters
     truths = torch.randn(2, 30, 3, generator=seeded(0))
-    kernel = goal_kernel(truths, torch.tensor([[True, False, False]] * 2), parameters)
-    assert kernel is not None
+    similarity = goal_similarity(truths, torch.tensor([[True, False, False]] * 2), parameters)
+    assert similarity is not None
     kind = parameters.to_user(truths)["trend"]
     same = (kind[:, :, None] == kind[:, None]).float()
-    torch.testing.assert_close(kernel, same / same.sum(-1, keepdim=True))
+    torch.testing.assert_close(similarity, same / same.sum(-1, keepdim=True))

@@ -179,7 +179,8 @@ def test_a_policy_learns_to_take_the_best_stimulus() -> None:
 def test_it_is_the_default_where_it_applies() -> None:
     def chosen(task: Task, **settings: str) -> object:
         config = TrainingConfig(**settings)  # type: ignore[arg-type]
-        model = ModelConfig(plugin=task.model.get("plugin"))
+        asked = {name: task.model[name] for name in ("policy", "plugin") if "plugin" in task.model}
+        model = ModelConfig(**asked)
         return choose_policy_loss(task.fitted(), model, config, differentiable=False)
 
     found = chosen(line(Box(x=(-1.0, 1.0))))
@@ -187,7 +188,7 @@ def test_it_is_the_default_where_it_applies() -> None:
     assert chosen(line(Box(x=(-1.0, 1.0))), credit="paired") is paired_pool_loss
     assert chosen(line(Box(x=(-1.0, 1.0))), credit="return") is sampled_pool_loss
     assert isinstance(getattr(chosen(get("linear")), "__self__", None), ParticleTeacher)
-    assert chosen(get("gp1d")) is paired_pool_loss
+    assert chosen(get("gp1d")) is None  # the plug-in chooses
     for name in aline.tasks.BUILT_IN:
         is_small = name.startswith("psychometric") or name in ("detection", "risk")
         assert (requirement(get(name)) is None) is is_small

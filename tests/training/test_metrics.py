@@ -1,5 +1,7 @@
 """What a training says while it runs."""
 
+from itertools import pairwise
+
 import pytest
 
 from aline.training.metrics import FEWEST_ROUNDS, Lines, Metrics
@@ -16,6 +18,33 @@ def test_without_a_terminal_the_first_round_is_a_line(capsys: pytest.CaptureFixt
             metrics.write(round_, 0.1 * round_, 0.1 * round_)
     (line,) = capsys.readouterr().err.splitlines()  # at most one each few seconds
     assert line == "training decay   10%  loss 1.000  J 0.50 nats  160 episodes/s  1 s left"
+
+
+def test_without_a_terminal_there_is_a_line_every_ten_seconds(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("aline.training.metrics.time.monotonic", lambda: now)
+    lines, said = Lines("decay", is_timed=False), []
+    for round_ in range(1, 301):
+        now += 0.7
+        lines.show(LINE, round_ / 300)
+        said += [now] * len(capsys.readouterr().err.splitlines())
+    assert max(later - earlier for earlier, later in pairwise(said)) < 10
+    assert len(said) < 300 / 5
+
+
+def test_the_bar_moves_every_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    metrics, shown = Metrics(None), []
+    with metrics.shown(True, "decay"):
+        for round_ in range(1, 6):
+            metrics.add(**ROW)
+            metrics.write(round_, 0.1 * round_, round_ / 5)
+            (bar,) = metrics._bar.tasks  # type: ignore[union-attr]
+            shown.append((round(bar.percentage), bar.fields["status"]))
+    assert [share for share, _ in shown] == [20, 40, 60, 80, 100]
+    assert all(status.startswith("loss 1.000  J 0.50 nats") for _, status in shown)
 
 
 def test_the_last_round_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:

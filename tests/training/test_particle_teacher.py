@@ -17,7 +17,7 @@ from aline.spaces import Binary, Box
 from aline.tasks import Task, get
 from aline.tasks.linear import NOISE, exact_information_gain
 from aline.training import TrainingConfig
-from aline.training.particle_teacher import goal_kernel
+from aline.training.particle_teacher import goal_similarity
 
 STATES = 600  # all with the same question, so that their mean is precise
 
@@ -39,18 +39,18 @@ def test_information_about_a_part_of_the_parameters() -> None:
     task = get("linear").fitted()
     truths = torch.randn(STATES, 64, 2, generator=seeded(0))
     designs = torch.tensor([[0.0], [1.0]]).expand(STATES, -1, -1)
-    kernel = goal_kernel(truths, torch.tensor([[False, True]]).expand(STATES, -1))
-    found = expected_information(task, truths, designs, 16, seeded(1), kernel).mean(0)
+    similarity = goal_similarity(truths, torch.tensor([[False, True]]).expand(STATES, -1))
+    found = expected_information(task, truths, designs, 16, seeded(1), similarity).mean(0)
     far = float(task.spec.design.to_user(designs)[0, 1, 0])
     exact = 0.5 * math.log1p(far**2 / (1 + NOISE**2))
     assert found[0] < 0.1
-    assert 0.6 * exact < found[1] < 1.1 * exact  # its kernel smooths
+    assert 0.6 * exact < found[1] < 1.1 * exact  # its similarity smooths
 
 
 def test_a_goal_of_everything_needs_no_kernel() -> None:
     truths = torch.randn(2, 8, 2, generator=seeded(0))
-    assert goal_kernel(truths, torch.ones(2, 2, dtype=torch.bool)) is None
-    mixed = goal_kernel(truths, torch.tensor([[True, True], [True, False]]))
+    assert goal_similarity(truths, torch.ones(2, 2, dtype=torch.bool)) is None
+    mixed = goal_similarity(truths, torch.tensor([[True, True], [True, False]]))
     assert mixed is not None
     torch.testing.assert_close(mixed[0], torch.eye(8))
 

@@ -8,6 +8,7 @@ import torch
 from aline.episodes import RandomPolicy, draw_goals, play
 from aline.model import Mixture, ModelConfig, fresh
 from aline.model.advice import NoAdvisor
+from aline.model.guesses import Guesses
 from aline.tasks import Task, get
 from aline.tasks.linear import exact_posterior
 from aline.training import TrainingConfig
@@ -38,7 +39,9 @@ def stand_ins_of(
     task: Task, played: Played, count: int, generator: torch.Generator, q: Mixture | None = None
 ) -> PossibleTruths:
     q = q or prior(played.batch, len(task.spec.parameters))
-    return PossibleTruths.of(task, played.world.theta, played.context, q, count, generator)
+    return PossibleTruths.of(
+        task, played.world.theta, played.context, Guesses.single(q), count, generator
+    )
 
 
 def with_stand_ins(task: Task, played: Played, count: int, generator: torch.Generator) -> Played:

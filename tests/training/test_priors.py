@@ -6,6 +6,7 @@ import torch
 
 from aline import train
 from aline.episodes import Context, goal_of
+from aline.model.guesses import Guesses
 from aline.model.prior import KNOWN
 from aline.spaces.outcomes import Mixture
 from aline.tasks import get
@@ -53,7 +54,7 @@ def test_possible_truths_follow_the_chosen_prior() -> None:
                 torch.full((batch, 2, p, 1), 0.3))  # fmt: skip
     stages = 3  # before any data, after one, after two
     q = q.each(lambda part: part[:, :1].expand(-1, stages, -1, -1))
-    possible = PossibleTruths.of(task, truth, context, q, count, seeded(5))
+    possible = PossibleTruths.of(task, truth, context, Guesses.single(q), count, seeded(5))
     lengths = torch.tensor([[0, 2]]).expand(batch, 2)
     drawn = possible.draw(lengths, 500, seeded(6))
     # Before any data the draws are the prior's.

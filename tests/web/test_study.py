@@ -3,54 +3,17 @@
 import csv
 import io
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from chromium import Browser, find, press, static_files, text, until, value
-from web.models import Folders, model_named
+from web.models import model_named
+from web.study import answer, linked
 
 import aline
 
-ROOT = Path(__file__).parents[2]
 TRIALS, RELOADED = 30, 12
-
-
-@pytest.fixture(scope="module")
-def site(folders: Folders, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder as a web host has it."""
-    client = ROOT / "clients" / "js"
-    if not (client / "example" / "node_modules" / "jspsych").is_dir():
-        pytest.skip("jsPsych is not installed: npm install in clients/js/example")
-    folder = tmp_path_factory.mktemp("site")
-    shutil.copytree(client, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.map"))
-    shutil.copytree(folders("detection"), folder / "example" / "detection")
-    return folder
-
-
-def kept(browser: Browser) -> int:
-    """How many files the browser has for reloads without a network."""
-    script = "const done = arguments[0]; caches.open('aline').then((c) => c.keys())"
-    return int(browser.execute_async_script(f"{script}.then((keys) => done(keys.length))"))
-
-
-def answer(browser: Browser, first: int, last: int) -> None:
-    """Press keys for trials from the first to before the last."""
-    for number in range(first, last):
-        find(browser, f".aline-stimulus[data-trial='{number}'] canvas")
-        press(browser, "f" if number % 3 else "j")
-
-
-def linked(browser: Browser, link: str) -> str:
-    """What a link on the page gives to whoever follows it."""
-    until(lambda: value(browser, f"document.querySelector('{link}').href"))
-    script = "const done = arguments[0]; fetch(document.querySelector('LINK').href)"
-    return str(
-        browser.execute_async_script(
-            script.replace("LINK", link) + ".then((r) => r.text()).then(done)"
-        )
-    )
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +22,7 @@ def finished(browser: Browser, site: Path) -> Browser:
     with static_files(site) as origin:
         browser.get(f"{origin}/example/?trials={TRIALS}")
         until(lambda: "Which one is brighter" in browser.page_source)
-        until(lambda: kept(browser) > 20)
+        until(lambda: value(browser, "document.documentElement.dataset.offline") == "true")
     press(browser, " ")
     answer(browser, 0, RELOADED)
     find(browser, f".aline-stimulus[data-trial='{RELOADED}'] canvas")
@@ -107,14 +70,3 @@ def test_a_finger_answers_as_well(browser: Browser, site: Path) -> None:
             find(browser, f".aline-stimulus[data-trial='{number}'] canvas")
             find(browser, ".aline-choices button").click()
         assert "Your threshold" in text(browser, "#result")
-
-
-def test_a_folder_that_is_not_there_is_said(browser: Browser, site: Path) -> None:
-    """In the page, to whoever sits there."""
-    shutil.move(site / "example" / "detection", site / "elsewhere")
-    try:
-        with static_files(site) as origin:
-            browser.get(f"{origin}/example/?participant=2")
-            assert "model.json is not there (404)" in text(browser, "#problem")
-    finally:
-        shutil.move(site / "elsewhere", site / "example" / "detection")

@@ -7,6 +7,9 @@ const TRIALS = 30, PAUSE = 250; // milliseconds
 const find = (id) => document.getElementById(id);
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const grid = (low, high, count) => Array.from({ length: count }, (_, i) => low + ((high - low) * i) / (count - 1));
+// Without the ends, where a density on a bounded range may be steep.
+const inside = (low, high, count) => grid(low, high, 2 * count + 1).filter((_, i) => i % 2);
+const widthOf = (element) => Math.max(140, element.clientWidth); // text keeps its size on a phone
 
 /** Somebody drawn from the prior. */
 function participant({ task }) {
@@ -22,8 +25,9 @@ async function look(experiment, person, model) {
   const stimuli = grid(model.design.low[0], model.design.high[0], 81);
   const { mean } = await experiment.predict({ stimulus: stimuli });
   const known = await experiment.posterior();
-  find("state").textContent = `trial ${told} of ${TRIALS}`;
-  draw(find("curve"), { width: 900, height: 300, x: [-5, 5], y: [0, 1] }, ({ at }) => [
+  find("state").textContent = told < TRIALS ? `trial ${told + 1} of ${TRIALS}` : `done: ${TRIALS} trials`;
+  const curve = find("curve"), width = widthOf(curve), height = Math.min(300, Math.max(200, width / 2));
+  draw(curve, { width, height, x: [-5, 5], y: [0, 1], title: "stimulus", levels: ["no", "yes"] }, ({ at }) => [
     path("truth", stimuli.map((x) => at(x, person.chance(x)))),
     path("line", stimuli.map((x, i) => at(x, mean[i]))),
     ...trials.map(({ design, outcome }) => {
@@ -38,8 +42,8 @@ function marginals(known, person, model) {
   const place = find("marginals");
   for (const [name, { low, high }] of Object.entries(model.task.parameters)) {
     const box = document.getElementById(name) ?? Object.assign(place.appendChild(document.createElement("div")), { id: name });
-    const values = grid(low, high, 101), density = known[name].pdf(values);
-    draw(box, { width: 280, height: 160, x: [low, high], y: [0, 1.1 * Math.max(...density)], title: name }, ({ at }) => [
+    const values = inside(low, high, 80), density = known[name].pdf(values);
+    draw(box, { width: widthOf(box), height: 160, x: [low, high], y: [0, 1.1 * Math.max(...density)], title: name }, ({ at }) => [
       path("line", values.map((x, i) => at(x, density[i]))),
       path("truth", [at(person.truth[name], 0), at(person.truth[name], 1.1 * Math.max(...density))]),
     ]);

@@ -1,9 +1,10 @@
 // Lines in a frame, as SVG.
 
-const MARGIN = { left: 36, right: 8, top: 18, bottom: 22 };
+const MARGIN = { left: 32, right: 12, top: 18, bottom: 22 };
 
-/** Draw what `content({ at })` returns into an element; `at(x, y)` are places in the frame. */
-export function draw(element, { width, height, x, y, title = "" }, content) {
+/** Draw what `content({ at })` returns into an element; `at(x, y)` are places in the frame. `levels` are
+ *  words for the lowest and the highest y. */
+export function draw(element, { width, height, x, y, title = "", levels = [] }, content) {
   const right = width - MARGIN.right, bottom = height - MARGIN.bottom;
   const share = (value, [low, high]) => (value - low) / (high - low);
   const at = (a, b) => [
@@ -14,6 +15,7 @@ export function draw(element, { width, height, x, y, title = "" }, content) {
     <text x="${MARGIN.left}" y="${height - 6}">${short(x[0])}</text>
     <text x="${right}" y="${height - 6}" text-anchor="end">${short(x[1])}</text>
     <text x="${(MARGIN.left + right) / 2}" y="${height - 6}" text-anchor="middle">${title}</text>
+    ${levels.map((word, i) => `<text x="${MARGIN.left - 8}" y="${at(x[0], y[i])[1] + 4}" text-anchor="end">${word}</text>`).join("")}
     ${content({ at }).join("")}</svg>`;
 }
 

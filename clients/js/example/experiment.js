@@ -20,7 +20,7 @@ const settings = {
   horizon: Number(options.get("trials") ?? 30),
   metadata: { page: "jsPsych example" },
 };
-const jsPsych = initJsPsych();
+const jsPsych = initJsPsych({ use_webaudio: false }); // opening the sound device would hold up the page
 
 // A screen has whole levels: only differences of these are asked, so that what is shown is what is told.
 const GREY = 128, LARGEST = 120;
@@ -57,7 +57,8 @@ const trial = (experiment) => ({
 
 const welcome = {
   type: jsPsychHtmlKeyboardResponse,
-  stimulus: "<p>Two discs appear. Which one is brighter?</p><p><b>F</b> left, <b>J</b> right, or touch. Any key begins.</p>",
+  stimulus: `<p>Two discs appear. Which one is brighter? If you cannot tell, guess.</p>
+    <p>Press <b>F</b> for left and <b>J</b> for right, or touch the answer.</p><p>Press any key or touch to begin.</p>`,
   on_load: () => { document.body.onpointerdown = () => jsPsych.finishTrial(); },
   on_finish: () => { document.body.onpointerdown = null; },
 };
@@ -67,8 +68,10 @@ const result = (experiment) => ({
   stimulus: () => {
     const { mean, interval } = jsPsych.data.get().last(1).values()[0].posterior.threshold;
     const [low, high] = interval.map((value) => value.toFixed(1));
-    return `<p id="result">Your threshold: ${mean.toFixed(1)} dB (95 % interval ${low} to ${high})</p>
-      <p><a id="data" download="data.csv">data</a> <a id="file" download="experiment.json">experiment</a></p>`;
+    return `<p>That is all, thank you.</p>
+      <p id="result">Your threshold: ${mean.toFixed(1)} dB (95 % interval ${low} to ${high})</p>
+      <p><a id="data" download="data.csv">Save the trials (CSV)</a> <a id="file" download="experiment.json">Save everything (JSON)</a></p>
+      <p class="aline-problem" role="alert">${experiment.problem ?? ""}</p>`;
   },
   choices: "NO_KEYS",
   on_load: async () => {
@@ -83,7 +86,7 @@ function offer(link, content) {
 
 async function run() {
   const experiment = await begin();
-  if (!service) keepOffline("./sw.js", [new URL(`./${MODEL}/model.json`, location.href).href]);
+  if (!service) keepOffline().then((kept) => { document.documentElement.dataset.offline = kept; });
   if (!(await experiment.status()).trials.length) await experiment.restrict({ candidates: { stimulus: STIMULI } });
   const before = await earlierTrials(experiment);
   for (const row of before) jsPsych.data.get().push(row);

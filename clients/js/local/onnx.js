@@ -49,7 +49,7 @@ function attributeOf(bytes) {
   return [name, found[3] ? wholeNumbers(found[3][0])[0] : 0];
 }
 
-/** A tensor as [name, { shape, data }]: all numbers are kept in double precision. */
+/** A tensor as [name, { shape, data }]: all numbers are kept in single precision. */
 function tensorOf(bytes) {
   const found = group(bytes);
   const shape = (found[1] ?? []).flatMap(wholeNumbers);
@@ -59,18 +59,18 @@ function tensorOf(bytes) {
 
 function valuesOf(found, name) {
   const kind = found[2][0];
-  if (found[9]) return rawValues(found[9][0], kind, name);
-  if (kind === FLOAT && found[4]) return Float64Array.from(found[4].flatMap(floats));
-  return Float64Array.from((found[7] ?? found[5] ?? []).flatMap(wholeNumbers));
+  if (found[9]) return Float32Array.from(rawValues(found[9][0], kind, name), Number);
+  if (kind === FLOAT && found[4]) return Float32Array.from(found[4].flatMap(floats));
+  return Float32Array.from((found[7] ?? found[5] ?? []).flatMap(wholeNumbers));
 }
 
 function rawValues(bytes, kind, name) {
   const whole = new Uint8Array(bytes); // a copy, at an address that suits every type
-  if (kind === FLOAT) return Float64Array.from(new Float32Array(whole.buffer));
+  if (kind === FLOAT) return new Float32Array(whole.buffer);
   if (kind === DOUBLE) return new Float64Array(whole.buffer);
-  if (kind === BOOL) return Float64Array.from(whole);
-  if (kind === INT32) return Float64Array.from(new Int32Array(whole.buffer));
-  if (kind === INT64) return Float64Array.from(new BigInt64Array(whole.buffer), Number);
+  if (kind === BOOL) return whole;
+  if (kind === INT32) return new Int32Array(whole.buffer);
+  if (kind === INT64) return new BigInt64Array(whole.buffer);
   throw new AlineError(0, `the graph holds numbers of type ${kind} (${name}), which this aline.js does not know`);
 }
 

@@ -1,30 +1,35 @@
 // What the nodes of an exported graph do. https://onnx.ai/onnx/operators says it in words.
 
 import { erf } from "./normal.js";
-import {
-  add, around, axisOf, binary, broadcastShape, divide, expand, matmul, multiply, sizeOf, strided, stridesOf, subtract, unary,
-} from "./tensors.js";
+import { loopsFor, take } from "./memory.js";
+import { around, axisOf, binary, broadcastShape, combine, expand, LONG, matmul, sizeOf, strided, stridesOf, unary } from "./tensors.js";
 
-const numbers = (tensor) => Array.from(tensor.data);
+function numbers({ data }) {
+  const found = new Array(data.length);
+  for (let i = 0; i < data.length; i++) found[i] = data[i];
+  return found;
+}
+
 const each = (work) => ([x]) => unary(x, work);
+const arithmetic = (operation) => ([a, b]) => combine(operation, a, b);
 const both = (work) => ([a, b]) => binary(a, b, work);
 const FLOATS = [1, 11], BOOL = 9; // of Cast
 
 /** By type: (inputs, attributes, how many outputs) to a tensor, or to a list of them. */
 export const OPERATORS = {
   Abs: each(Math.abs),
-  Add: ([a, b]) => add(a, b),
+  Add: arithmetic("add"),
   And: both((x, y) => (x && y ? 1 : 0)),
   Asinh: each(Math.asinh),
   Cast: ([x], { to }) => (FLOATS.includes(to) ? x : unary(x, to === BOOL ? (v) => (v ? 1 : 0) : Math.trunc)),
-  Clip: ([x, low, high]) => clip(x, low?.data[0] ?? -Infinity, high?.data[0] ?? Infinity),
+  Clip: clip,
   Concat: (parts, { axis }) => concat(parts, axis),
   ConstantOfShape: ([shape], { value }) => filled(numbers(shape), value?.data[0] ?? 0),
   Cos: each(Math.cos),
-  Div: ([a, b]) => divide(a, b),
+  Div: arithmetic("divide"),
   Equal: both((x, y) => (x === y ? 1 : 0)),
   Erf: each(erf),
-  Exp: ([x]) => exp(x, 1),
+  Exp: ([x]) => bent("exp", copyOf(x)),
   EyeLike: ([x], { k = 0 }) => eyeLike(x, k),
   Expand: ([x, shape]) => expand(x, broadcastShape(x.shape, numbers(shape))),
   Floor: each(Math.floor),
@@ -32,17 +37,17 @@ export const OPERATORS = {
   Gemm: gemm,
   Greater: both((x, y) => (x > y ? 1 : 0)),
   GreaterOrEqual: both((x, y) => (x >= y ? 1 : 0)),
-  HardSwish: ([{ shape, data }]) => ({ shape, data: hardSwish(data.slice()) }),
+  HardSwish: ([x]) => bent("hardSwish", copyOf(x)),
   Identity: ([x]) => x,
   LayerNormalization: layerNorm,
   Less: both((x, y) => (x < y ? 1 : 0)),
   LessOrEqual: both((x, y) => (x <= y ? 1 : 0)),
   Log: each(Math.log),
   LogSoftmax: ([x], { axis = -1 }) => softmax(x, axis, true),
-  MatMul: ([a, b], { row, bend }) => bent(bend, matmul(a, b, row)),
-  Max: (parts) => parts.reduce((a, b) => binary(a, b, Math.max)),
-  Min: (parts) => parts.reduce((a, b) => binary(a, b, Math.min)),
-  Mul: ([a, b]) => multiply(a, b),
+  MatMul: ([a, b], { row, bend }) => bent(bend, matmul(a, b, row?.data)),
+  Max: (parts) => parts.reduce((a, b) => combine("most", a, b)),
+  Min: (parts) => parts.reduce((a, b) => combine("least", a, b)),
+  Mul: arithmetic("multiply"),
   Neg: each((x) => -x),
   Not: each((x) => (x ? 0 : 1)),
   Or: both((x, y) => (x || y ? 1 : 0)),
@@ -50,7 +55,7 @@ export const OPERATORS = {
   Pow: ([a, b]) => power(a, b),
   Reciprocal: each((x) => 1 / x),
   ReduceSum: reduceSum,
-  Relu: ([{ shape, data }]) => ({ shape, data: relu(data.slice()) }),
+  Relu: ([x]) => bent("relu", copyOf(x)),
   Reshape: reshape,
   Round: each(roundToEven),
   ScatterElements: scatter,
@@ -65,7 +70,7 @@ export const OPERATORS = {
   Split: split,
   Sqrt: each(Math.sqrt),
   Squeeze: squeeze,
-  Sub: ([a, b]) => subtract(a, b),
+  Sub: arithmetic("subtract"),
   Tanh: each(Math.tanh),
   Tile: ([x, repeats]) => tile(x, numbers(repeats)),
   Transpose: transpose,
@@ -73,9 +78,9 @@ export const OPERATORS = {
   Where: where,
 };
 
-const listOf = (values) => ({ shape: [values.length], data: Float64Array.from(values) });
+const listOf = (values) => ({ shape: [values.length], data: Float32Array.from(values) });
 
-const filled = (shape, value) => ({ shape, data: new Float64Array(sizeOf(shape)).fill(value) });
+const filled = (shape, value) => ({ shape, data: take(sizeOf(shape)).fill(value) });
 
 function eyeLike({ shape: [rows, columns] }, k) {
   const found = filled([rows, columns], 0);
@@ -83,43 +88,29 @@ function eyeLike({ shape: [rows, columns] }, k) {
   return found;
 }
 
-// In place: these get arrays that nobody else has.
-
-function relu(data) {
-  for (let i = 0; i < data.length; i++) if (data[i] < 0) data[i] = 0;
-  return data;
-}
-
-function hardSwish(data) {
-  for (let i = 0; i < data.length; i++) {
-    const x = data[i];
-    if (x < 3) data[i] = x > -3 ? (x * (x + 3)) / 6 : 0;
-  }
-  return data;
-}
-
-const BENDS = { relu, hardSwish };
-
-function bent(name, found) {
-  if (name) BENDS[name](found.data);
-  return found;
-}
-
-function exp({ shape, data }, factor) {
-  const out = new Float64Array(data.length);
-  for (let i = 0; i < data.length; i++) out[i] = Math.exp(factor * data[i]);
+/** The same numbers in a place of their own. */
+export function copyOf({ shape, data }) {
+  const out = take(data.length);
+  out.set(data);
   return { shape, data: out };
 }
 
-function clip(x, low, high) {
-  return unary(x, (v) => Math.min(Math.max(v, low), high));
+/** In place: it gets numbers that nobody else has. */
+function bent(name, found) {
+  if (name) loopsFor(found.data)[name](found.data);
+  return found;
+}
+
+function clip([x, low, high]) {
+  const raised = low ? combine("most", x, low) : x;
+  return high ? combine("least", raised, high) : raised;
 }
 
 // A square and a power of one positive number, without the price of a general power.
 function power(a, b) {
-  if (b.data.length === 1 && b.data[0] === 2) return multiply(a, a);
+  if (b.data.length === 1 && b.data[0] === 2) return combine("multiply", a, a);
   if (a.data.length > 1 || a.data[0] <= 0) return binary(a, b, Math.pow);
-  return exp(b, Math.log(a.data[0]));
+  return bent("exp", combine("multiply", b, filled([1], Math.log(a.data[0]))));
 }
 
 function roundToEven(x) {
@@ -187,7 +178,7 @@ function concat(parts, axis) {
   const shape = [...parts[0].shape];
   shape[along] = parts.reduce((total, part) => total + part.shape[along], 0);
   const [outer] = around(shape, along), row = sizeOf(shape.slice(along));
-  const out = new Float64Array(sizeOf(shape));
+  const out = take(sizeOf(shape));
   let start = 0;
   for (const part of parts) {
     const own = sizeOf(part.shape.slice(along));
@@ -213,7 +204,7 @@ function pad([x, pads, value, axes]) {
     before[axis] = pads.data[i];
     shape[axis] += pads.data[i] + pads.data[i + half];
   }
-  const out = new Float64Array(sizeOf(shape)).fill(value?.data[0] ?? 0);
+  const out = take(sizeOf(shape)).fill(value?.data[0] ?? 0);
   const strides = stridesOf(shape), row = x.shape[rank - 1], own = stridesOf(x.shape);
   for (let from = 0; from < x.data.length; from += row) {
     let to = before[rank - 1];
@@ -228,7 +219,7 @@ function pad([x, pads, value, axes]) {
 function gather(x, index, axis) {
   const along = axisOf(axis, x.shape.length);
   const [outer, length, inner] = around(x.shape, along);
-  const count = index.data.length, out = new Float64Array(outer * count * inner);
+  const count = index.data.length, out = take(outer * count * inner);
   for (let i = 0; i < outer; i++) {
     for (let j = 0; j < count; j++) {
       const from = (i * length + axisOf(index.data[j], length)) * inner;
@@ -240,7 +231,7 @@ function gather(x, index, axis) {
 
 function scatter([x, index, updates], { axis = 0 }) {
   const along = axisOf(axis, x.shape.length);
-  const out = x.data.slice(), strides = stridesOf(x.shape), own = stridesOf(index.shape);
+  const out = copyOf(x).data, strides = stridesOf(x.shape), own = stridesOf(index.shape);
   for (let i = 0; i < index.data.length; i++) {
     let to = 0;
     for (let a = 0; a < own.length; a++) {
@@ -255,7 +246,7 @@ function scatter([x, index, updates], { axis = 0 }) {
 function where([condition, a, b]) {
   const shape = broadcastShape(condition.shape, broadcastShape(a.shape, b.shape));
   const [chosen, x, y] = [condition, a, b].map((one) => expand(one, shape).data);
-  const out = new Float64Array(x.length);
+  const out = take(x.length);
   for (let i = 0; i < out.length; i++) out[i] = chosen[i] ? x[i] : y[i];
   return { shape, data: out };
 }
@@ -270,18 +261,22 @@ function reduceSum([x, axes], { keepdims = 1 }) {
   return keepdims ? found : { shape: found.shape.filter((_, i) => !gone.includes(i)), data: found.data };
 }
 
-function sumAlong(x, axis) {
-  const [outer, length, inner] = around(x.shape, axis);
-  const out = new Float64Array(outer * inner);
-  for (let i = 0, from = 0; i < outer; i++) {
-    for (let j = 0; j < length; j++) for (let k = 0; k < inner; k++) out[i * inner + k] += x.data[from++];
+function sumAlong({ shape, data }, axis) {
+  const [outer, length, inner] = around(shape, axis);
+  const out = take(outer * inner).fill(0), loops = loopsFor(data, out);
+  const row = { count: 1, length: inner, right: [1, 1], down: [0, 0] };
+  for (let i = 0, from = 0; i < out.length; i += inner) {
+    for (const end = from + length * inner; from < end; from += inner) {
+      if (inner >= LONG) loops.combine("add", out, data, out, row, i, from, i);
+      else for (let k = 0; k < inner; k++) out[i + k] += data[from + k];
+    }
   }
-  return { shape: x.shape.map((n, i) => (i === axis ? 1 : n)), data: out };
+  return { shape: shape.map((n, i) => (i === axis ? 1 : n)), data: out };
 }
 
 function softmax(x, axis, isLog) {
   const [outer, length, inner] = around(x.shape, axisOf(axis, x.shape.length));
-  const data = x.data, out = new Float64Array(data.length);
+  const data = x.data, out = take(data.length);
   for (let i = 0; i < outer; i++) {
     for (let k = 0; k < inner; k++) {
       const first = i * length * inner + k, end = first + length * inner;
@@ -295,15 +290,18 @@ function softmax(x, axis, isLog) {
   return { shape: x.shape, data: out };
 }
 
-function layerNorm([{ shape, data }, scale, shift], { epsilon = 1e-5 }) {
-  const width = shape.at(-1), out = new Float64Array(data.length);
+function layerNorm([{ shape, data }, { data: scale }, shift], { epsilon = 1e-5 }) {
+  const width = shape.at(-1), out = take(data.length), raise = shift?.data ?? new Float32Array(width);
   for (let row = 0; row < data.length; row += width) {
     let mean = 0, square = 0;
-    for (let i = 0; i < width; i++) mean += data[row + i];
+    for (let i = row; i < row + width; i++) mean += data[i];
     mean /= width;
-    for (let i = 0; i < width; i++) square += (data[row + i] - mean) ** 2;
+    for (let i = row; i < row + width; i++) {
+      const off = data[i] - mean;
+      square += off * off;
+    }
     const over = 1 / Math.sqrt(square / width + epsilon);
-    for (let i = 0; i < width; i++) out[row + i] = (data[row + i] - mean) * over * scale.data[i] + (shift?.data[i] ?? 0);
+    for (let i = 0; i < width; i++) out[row + i] = (data[row + i] - mean) * over * scale[i] + raise[i];
   }
   return { shape, data: out };
 }
@@ -311,5 +309,5 @@ function layerNorm([{ shape, data }, scale, shift], { epsilon = 1e-5 }) {
 function gemm([a, b, c], { alpha = 1, beta = 1, transA = 0, transB = 0 }) {
   const turned = (x, is) => (is ? transpose([x], { perm: [1, 0] }) : x);
   const found = unary(matmul(turned(a, transA), turned(b, transB)), (x) => alpha * x);
-  return c ? add(found, unary(c, (x) => beta * x)) : found;
+  return c ? combine("add", found, unary(c, (x) => beta * x)) : found;
 }

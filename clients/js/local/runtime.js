@@ -1,10 +1,11 @@
-// Runs an exported graph in plain JavaScript.
+// Runs an exported graph.
 //
 // ONNX Runtime Web does the same in WebAssembly: docs/notes/browser.md has both, measured.
 
 import { AlineError } from "../errors.js";
+import { give, inMemory, keep } from "./memory.js";
 import { readOnnx } from "./onnx.js";
-import { OPERATORS } from "./operators.js";
+import { copyOf, OPERATORS } from "./operators.js";
 
 const FUSED = { Relu: "relu", HardSwish: "hardSwish" };
 
@@ -19,35 +20,90 @@ export class Runtime {
     Object.assign(this, { inputs: graph.inputs, outputs: graph.outputs, metadata: graph.metadata });
     this.constants = graph.constants;
     this.steps = fuse(this.foldConstants(graph.nodes), this.constants, graph.outputs);
+    this.keepConstants();
+    this.number(lastUses(this.steps, [...this.constants.keys(), ...graph.outputs]));
+  }
+
+  /** Only those that a run reads, each from its own place. */
+  keepConstants() {
+    const read = new Set([...this.outputs, ...this.steps.flatMap((node) => node.inputs)]);
+    for (const name of this.constants.keys()) if (!read.has(name)) this.constants.delete(name);
+    keep([...this.constants.values(), ...this.steps.flatMap(({ attributes: { row } }) => row ?? [])]);
+  }
+
+  /** Numbers in place of names, constants first: a run looks up thousands. */
+  number(last) {
+    const numbers = new Map(), numberOf = (name) => (name && !numbers.has(name) ? numbers.set(name, numbers.size) : numbers).get(name);
+    [...this.constants.keys(), ...this.inputs].forEach(numberOf);
+    this.steps.forEach((node, i) => Object.assign(node, { from: node.inputs.map(numberOf), to: node.outputs.map(numberOf), last: last[i].map(numberOf) }));
+    this.found = this.outputs.map(numberOf);
+    this.given = this.inputs.map(numberOf);
   }
 
   /** Computes what depends on no input, once; the rest remains to be done at each run. */
   foldConstants(nodes) {
     return nodes.filter((node) => {
       const isConstant = node.inputs.every((name) => !name || this.constants.has(name));
-      if (isConstant) compute(node, this.constants);
+      if (isConstant) resultsOf(node, node.inputs.map((name) => this.constants.get(name))).forEach((found, i) => this.constants.set(node.outputs[i], found));
       return !isConstant;
     });
   }
 
   /** All outputs by name, of inputs by name: { shape, data } each. */
   run(given) {
-    const values = new Map(this.constants);
     for (const name of this.inputs) {
       if (!given[name]) throw new AlineError(0, `the graph has an input ${name} that this aline.js does not fill: use the aline.js of the version that exported it`);
-      values.set(name, { shape: given[name].shape, data: Float64Array.from(given[name].data) });
     }
-    for (const node of this.steps) compute(node, values);
-    return Object.fromEntries(this.outputs.map((name) => [name, values.get(name)]));
+    return inMemory(() => {
+      const values = new Values(this.constants.values());
+      this.inputs.forEach((name, i) => values.set(this.given[i], copyOf(given[name])));
+      for (const node of this.steps) {
+        const found = resultsOf(node, node.from.map((number) => values.tensors[number]));
+        for (let i = 0; i < found.length; i++) values.set(node.to[i], found[i]);
+        for (const number of node.last) values.drop(number);
+      }
+      return Object.fromEntries(this.outputs.map((name, i) => {
+        const { shape, data } = values.tensors[this.found[i]];
+        return [name, { shape, data: Float64Array.from(data) }];
+      }));
+    });
   }
 }
 
-function compute(node, values) {
-  const found = OPERATORS[node.type](
-    node.inputs.map((name) => (name ? values.get(name) : undefined)), node.attributes, node.outputs.length,
-  );
-  if (Array.isArray(found)) found.forEach((tensor, i) => values.set(node.outputs[i], tensor));
-  else values.set(node.outputs[0], found);
+/** Tensors by number. Several may be the same numbers in other shapes: who drops the last gives them back. */
+class Values {
+  constructor(constants) {
+    this.tensors = [...constants];
+    this.uses = new Map();
+  }
+
+  set(number, tensor) {
+    if (number === undefined) return; // nobody wants it
+    this.tensors[number] = tensor;
+    this.uses.set(tensor.data, (this.uses.get(tensor.data) ?? 0) + 1);
+  }
+
+  drop(number) {
+    const { data } = this.tensors[number], left = this.uses.get(data) - 1;
+    this.tensors[number] = undefined;
+    this.uses.set(data, left);
+    if (!left) give(data);
+  }
+}
+
+function resultsOf(node, inputs) {
+  const found = OPERATORS[node.type](inputs, node.attributes, node.outputs.length);
+  return Array.isArray(found) ? found : [found];
+}
+
+/** After each step the names that nobody reads any more. */
+function lastUses(steps, needed) {
+  const seen = new Set(needed);
+  return steps.map((node) => [...node.inputs, ...node.outputs]).reverse().map((names) => {
+    const found = [...new Set(names)].filter((name) => name && !seen.has(name));
+    found.forEach((name) => seen.add(name));
+    return found;
+  }).reverse();
 }
 
 /** A product, the row that is added to it and the bend that follows are one step: the numbers are
@@ -66,7 +122,7 @@ function fuse(nodes, constants, outputs) {
     const row = sum?.type === "Add" && constants.get(sum.inputs.find((name) => name !== node.outputs[0]));
     const columns = constants.get(node.inputs[1])?.shape.at(-1);
     if (!row || row.shape.length !== 1 || row.data.length !== columns) continue;
-    absorb(node, sum, { row: row.data });
+    absorb(node, sum, { row: { data: row.data } });
     gone.add(sum);
     const bend = onlyReader(node);
     if (!bend || !(bend.type in FUSED)) continue;

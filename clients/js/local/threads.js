@@ -1,12 +1,12 @@
 // Where a graph runs: in a worker, so that no frame is dropped, or in the page's own thread.
 
 import { AlineError } from "../errors.js";
-import { Runtime } from "./runtime.js";
 
 /** A runtime with an asynchronous `run`. */
 export async function startRuntime(bytes, inWorker) {
   const worker = inWorker ? await openWorker() : null;
   if (worker) return WorkerRuntime.start(worker, bytes);
+  const { Runtime } = await import("./runtime.js"); // a page with workers never waits for it
   const runtime = new Runtime(bytes);
   const { inputs, outputs, metadata } = runtime;
   return { inputs, outputs, metadata, run: async (given) => runtime.run(given) };

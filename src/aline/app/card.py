@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from aline import __version__
+from aline.app.recipe import WHY_NOT
 from aline.app.tables import duration, short
 from aline.errors import StateError
 from aline.evaluation.verdict import Verdict
@@ -14,6 +15,12 @@ from aline.model import Model
 from aline.spaces import Design, Parameters
 
 VERDICT = "verdict"
+OF_TRAINING = {
+    "machine": "trained on",
+    "command": "trained with",
+    WHY_NOT: "to make again",
+    "seed": "its seed",
+}
 
 
 def facts_of(model: Model) -> dict[str, str]:
@@ -30,9 +37,7 @@ def facts_of(model: Model) -> dict[str, str]:
     if seconds is not None:
         simulated = "" if episodes is None else f", {episodes:,} episodes"
         facts["trained"] = f"{duration(seconds)}{simulated}"
-    for key, name in (("machine", "trained on"), ("command", "trained with"), ("seed", "its seed")):
-        if key in training:
-            facts[name] = str(training[key])
+    facts |= {name: str(training[key]) for key, name in OF_TRAINING.items() if key in training}
     measured = {k: v for k, v in model.measurements.items() if k != VERDICT}
     facts |= {f"measured {k}": _value(v) for k, v in measured.items()}
     verdict = model.measurements.get(VERDICT, {})

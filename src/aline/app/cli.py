@@ -18,7 +18,7 @@ from aline.app.commands_report import reports
 from aline.app.commands_service import service, token
 from aline.app.failures import Commands
 from aline.app.options import Json, OwnTask, Seed, split_names
-from aline.app.terminal import command, program, say, show, suggest, width
+from aline.app.terminal import command, program, say, show, silent, suggest, width
 from aline.errors import InputError, TaskWarning
 
 if TYPE_CHECKING:
@@ -350,6 +350,9 @@ def bench(
         list[str] | None, typer.Argument(metavar="[TASK]...", help="The same as --tasks.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="About a minute, to see it work.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Of all: as long as it takes; call it again to go on.")
+    ] = False,
     part: Annotated[
         list[str] | None, typer.Option(help="Run this part only; may be repeated.")
     ] = None,
@@ -385,22 +388,34 @@ def bench(
         show(BENCHES, lines, as_json)
         return
     from aline.app.bench import find
-    from aline.app.bench.bench import Settings
+    from aline.app.bench.bench import BenchSettings
     from aline.app.bench.run import completed, progress_bar, run_bench, stem, write_bench
 
     chosen = _names(tasks) or tuple(only or ()) or None
-    settings = Settings(
-        quick, seed, episodes, chosen, _names(methods), budget, jobs, resume, models, data
-    )
-    for each in [find(one) for one in (BENCHES if name == "all" else [name])]:
+    settings = BenchSettings(
+        quick, seed, episodes, chosen, _names(methods), budget, jobs, resume,
+        models=models, data=data,
+    )  # fmt: skip
+    if name == "all":
+        if quick == full:
+            raise InputError("say --quick, for about a quarter of an hour, or --full, for nights")
+        from aline.app.bench.everything import run_everything
+
         with progress_bar() as progress:
-            measured = run_bench(each, settings, part, progress)
-        label = stem(each, settings, part)
-        measured = completed(measured, out / f"{label}.json", settings, each.by_task)
-        files = write_bench(each, measured, out, label)
-        show(measured, [each.markdown(measured)], as_json)
-        if not as_json:
-            say("\nWritten: " + ", ".join(map(str, files)))
+            page = run_everything(settings, out, progress, silent if as_json else say)
+        show({"page": str(page)}, [f"\nThe paper beside ours: {page}"], as_json)
+        return
+    if full:
+        raise InputError("--full is for `aline bench all`: leave it out")
+    each = find(name)
+    with progress_bar() as progress:
+        measured = run_bench(each, settings, part, progress)
+    label = stem(each, settings, part)
+    measured = completed(measured, out / f"{label}.json", settings, each.by_task)
+    files = write_bench(each, measured, out, label)
+    show(measured, [each.markdown(measured)], as_json)
+    if not as_json:
+        say("\nWritten: " + ", ".join(map(str, files)))
 
 
 def _write_json(path: Path, data: Any) -> None:

@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 
 from aline.app.plots import canvas
 from aline.app.scores import calibration_lines, score_lines
+from aline.evaluation.results import made
 from aline.files import write_atomically
 
 COLUMNS = 4  # histograms in a row
@@ -41,16 +42,7 @@ def render(result: dict[str, Any], model: str) -> str:
         verdicts="\n".join(f"<li>{escape(line.strip())}</li>" for line in verdicts),
         sections=sections,
         table=escape("\n".join(score_lines(result))),
-        made=escape(_made(result)),
-    )
-
-
-def _made(result: dict[str, Any]) -> str:
-    versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
-    dirty = " with changes" if result["dirty"] else ""
-    return (
-        f"Made by {result['command']}, commit {result['commit']}{dirty}, seed {result['seed']}; "
-        f"{versions}; {result['processor']}; {result['seconds']} s."
+        made=escape(made(result)),
     )
 
 

@@ -47,7 +47,7 @@ def expectations_of(demo: Record) -> list[Expectation]:
     found, drawn = [], drawn_along(demo.spec.design, x)
     for part, own in predictive.parts.items():
         for name, mean in own.curves.items():
-            band = None  # an answer that is no number has no interval worth drawing
+            band = None  # an answer that is no number has no interval to draw
             if of_curves:
                 low, high = of_curves[part][name]
                 band = _array(low), _array(high)

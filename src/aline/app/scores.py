@@ -19,7 +19,7 @@ Row = dict[str, Any]
 MANY = 500  # simulated experiments that a figure to be quoted takes
 FEWEST, FEW = 2, 8  # those that show how long one takes
 QUICK = 2.0  # seconds below which the first pilot shows mostly how long a start takes
-WORTH_A_PILOT = 50  # from which on that is worth to know
+PILOT_FROM = 50  # episodes from which on a first estimate of the time pays
 SECONDS = 45.0  # that an evaluation takes where nobody says how many; the rest of a minute is room
 GROWTH = 2.2  # how much longer one of many may take than one of few
 LINE_SECONDS = 10.0  # between lines where there is no terminal
@@ -82,7 +82,7 @@ def measure(subject: Subject, episodes: int | None, seed: int, refined: bool) ->
         return evaluate(subject.model, subject.task, count, seed, told, refined=refined)
 
     began, pace = time.monotonic(), None
-    if episodes is None or episodes >= WORTH_A_PILOT:
+    if episodes is None or episodes >= PILOT_FROM:
         pace = _piloted(run)
         episodes = episodes or pace.within(SECONDS - (time.monotonic() - began))
         if episodes <= pace.experiments:

@@ -21,7 +21,7 @@ from aline.app.record import record_of
 from aline.app.report import write_report
 from aline.errors import InputError, StateError
 from aline.experiment import Experiment, Posterior
-from aline.experiment.posterior import find_label
+from aline.experiment.given_values import find_label
 from aline.tasks import Spec, Task
 
 Panels = NDArray[Any]

@@ -18,7 +18,7 @@ from aline.episodes import goal_of
 from aline.errors import InputError, InternalError
 from aline.files import write_atomically
 from aline.model import Model
-from aline.spaces import Continuous, Design, Outcome, Parameters, Real
+from aline.spaces import Continuous, Design, Outcome, Parameters
 from aline.spaces.priors import NormalScale, Prior, Scale, TableScale, UniformScale
 from aline.tasks import PREDICTIONS, Spec
 
@@ -183,7 +183,7 @@ def _bounds(model: Model) -> dict[str, tuple[float, float]]:
 def reaches_of(outcome: Outcome) -> dict[str, list[float]]:
     """Between what numbers an outcome may lie, for each part that is a number."""
     every = outcome.parts.items()
-    return {name: list(part.reach()) for name, part in every if isinstance(part, Real)}
+    return {name: list(reach) for name, part in every if (reach := part.reach())}
 
 
 def spread_of(spec: Spec) -> list[list[float]]:

@@ -18,7 +18,13 @@ from aline.training import TrainingConfig, train
 
 @dataclass(frozen=True)
 class AcePolicy(UncertaintyPolicy):
-    """Uncertainty sampling (us) or random sampling (rs), with the network's beliefs either way."""
+    """Uncertainty sampling (us) or random sampling (rs), with the network's beliefs either way.
+
+    >>> import aline
+    >>> from aline.engine import engine_for
+    >>> AcePolicy(engine_for(aline.load("gp1d")), acquisition="rs").acquisition
+    'rs'
+    """
 
     acquisition: Literal["us", "rs"] = "us"
 
@@ -34,6 +40,10 @@ def train_ace(task: Task, budget: str = "30min", **options: Any) -> Model:
     """A model whose posterior is trained on random designs throughout, and which has no policy.
 
     `options` are those of `train`.
+
+    >>> from aline.tasks import get
+    >>> train_ace(get("linear", horizon=2), rounds=1, progress=False).spec.name
+    'linear'
     """
     config = options.pop("config", None) or TrainingConfig(**task.training)
     config = replace(config, warmup=1.0, policy_updates=0)

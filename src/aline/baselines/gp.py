@@ -1,11 +1,12 @@
 """Active learning with a Gaussian process that is fitted again at every step (appendix C.1.2).
 
-On scikit-learn's GaussianProcessRegressor: an RBF kernel with a lengthscale an axis, its
-hyperparameters those of the largest marginal likelihood, the noise known. Four ways to choose:
+On scikit-learn's GaussianProcessRegressor: a kernel with a lengthscale an axis, its hyperparameters
+those of the largest marginal likelihood, the noise known. The kernel is RBF, or of several the one
+with the most evidence. Four ways to choose:
 
 - random sampling (rs);
 - uncertainty sampling (us): the largest predictive standard deviation;
-- variance reduction (vr): the largest fall of the goal points' variance, summed;
+- variance reduction (vr): the largest reduction of the goal points' variance, summed;
 - expected predictive information gain (epig): the most nats about the goal points, on average.
 """
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Acquisition = Literal["rs", "us", "vr", "epig"]
+Kind = Literal["rbf", "matern32", "matern52"]
+SMOOTHNESS = {"matern32": 1.5, "matern52": 2.5}
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class Fit:
         normalise: bool,
         quick: bool = True,
         restarts: int = 0,
+        kind: Kind = "rbf",
     ) -> Fit:
         """Maximise the marginal likelihood, in units of the data's spread if `normalise` is set.
 
@@ -60,16 +64,22 @@ class Fit:
         """
         loc, scale = (float(y.mean()), float(y.std())) if normalise else (0.0, 1.0)
         scale = scale if scale > 1e-9 else 1.0
-        regressor = _regressor(x.shape[1], None if noise is None else noise / scale, restarts)
+        known = None if noise is None else noise / scale
+        regressor = _regressor(x.shape[1], known, restarts, kind)
         if quick:
             regressor.optimizer = Evidence.of(
-                x, (y - loc) / scale, regressor.alpha, fits_noise=noise is None
+                x, (y - loc) / scale, regressor.alpha, noise is None, kind
             ).maximise
         with warnings.catch_warnings():
             # A hyperparameter at its bound is an answer: little data says no more.
             warnings.simplefilter("ignore")
             regressor.fit(x, (y - loc) / scale)
         return cls(x, y, loc, scale, noise or 0.0, regressor)
+
+    @property
+    def log_evidence(self) -> float:
+        """The largest marginal likelihood's log, less what it is for every kernel."""
+        return float(self.regressor.log_marginal_likelihood_value_)
 
     def predict(self, x: Array) -> tuple[Array, Array]:
         """Mean and standard deviation of outcomes at x [m, design]."""
@@ -96,18 +106,21 @@ class Evidence:
     """The marginal likelihood that scikit-learn maximises, in fewer operations.
 
     Its kernels are objects that are built and combined anew at every step of the optimiser, which
-    takes most of the time of a fit; for this one kernel a few matrix operations do.
+    takes most of the time of a fit; for these kernels a few matrix operations do.
     """
 
     squares: Array  # [design, n, n], squared distances along each axis
     y: Array  # [n]
     alpha: float  # variance of the noise
     fits_noise: bool = False  # whether there is more of it, whose log is the last hyperparameter
+    kind: Kind = "rbf"
 
     @classmethod
-    def of(cls, x: Array, y: Array, alpha: float, fits_noise: bool = False) -> Evidence:
+    def of(
+        cls, x: Array, y: Array, alpha: float, fits_noise: bool = False, kind: Kind = "rbf"
+    ) -> Evidence:
         """Of outcomes y [n] at x [n, design]."""
-        return cls(np.square(x.T[:, :, None] - x.T[:, None, :]), y, alpha, fits_noise)
+        return cls(np.square(x.T[:, :, None] - x.T[:, None, :]), y, alpha, fits_noise, kind)
 
     def __call__(self, theta: Array) -> tuple[float, Array]:
         """Minus its log, less a constant, and the gradient, at logs of the scale and lengthscales.
@@ -117,7 +130,7 @@ class Evidence:
         lengths = theta[1:-1] if self.fits_noise else theta[1:]
         more = float(np.exp(theta[-1])) if self.fits_noise else 0.0
         apart = self.squares * np.exp(-2 * lengths)[:, None, None]
-        cover = np.exp(theta[0] - 0.5 * apart.sum(0))
+        cover, steep = np.exp(theta[0]) * correlation(self.kind, apart.sum(0))
         matrix = cover.copy()
         matrix.flat[:: len(self.y) + 1] += self.alpha + more
         factor, failed = lapack.dpotrf(matrix, lower=1, clean=1)
@@ -128,8 +141,8 @@ class Evidence:
         weights = inverse @ self.y
         value = 0.5 * float(self.y @ weights) + float(np.log(factor.diagonal()).sum())
         residual = 0.5 * (inverse - np.outer(weights, weights))
-        slope = residual * cover
-        gradient = np.append(slope.sum(), (slope * apart).sum((1, 2)))
+        along = (residual * steep * apart).sum((1, 2))
+        gradient = np.append((residual * cover).sum(), along)
         if self.fits_noise:
             gradient = np.append(gradient, more * residual.trace())
         return value, gradient
@@ -140,13 +153,32 @@ class Evidence:
         return found.x, found.fun
 
 
-def _regressor(dimensions: int, noise: float | None, restarts: int) -> GaussianProcessRegressor:
+def correlation(kind: Kind, square: Array) -> Array:
+    """At squared distances in lengthscales; and how it rises, [2, ...].
+
+    The second, times the squared distance along an axis, is the derivative by that axis's log
+    lengthscale.
+    """
+    if kind == "rbf":
+        same = np.exp(-0.5 * square)
+        return np.stack([same, same])
+    r = np.sqrt((3 if kind == "matern32" else 5) * square)
+    if kind == "matern32":
+        return np.stack([1 + r, np.full_like(r, 3)]) * np.exp(-r)
+    return np.stack([1 + r + r**2 / 3, 5 / 3 * (1 + r)]) * np.exp(-r)
+
+
+def _regressor(
+    dimensions: int, noise: float | None, restarts: int, kind: Kind
+) -> GaussianProcessRegressor:
     try:
         from sklearn.gaussian_process import GaussianProcessRegressor
-        from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
+        from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
     except ImportError:
         raise UserError("the GP baselines need scikit-learn: pip install aline[bench]") from None
-    kernel = ConstantKernel(0.3, (1e-4, 1e3)) * RBF(np.ones(dimensions), (0.05, 30.0))
+    lengths = np.ones(dimensions), (0.05, 30.0)
+    shape = RBF(*lengths) if kind == "rbf" else Matern(*lengths, nu=SMOOTHNESS[kind])
+    kernel = ConstantKernel(0.3, (1e-4, 1e3)) * shape
     if noise is None:
         kernel = kernel + WhiteKernel(1e-2, (1e-6, 1.0))
     return GaussianProcessRegressor(
@@ -182,8 +214,8 @@ def acquisition_scores(fit: Fit, x: Array, targets: Array, acquisition: str) -> 
         return std
     shared = np.square(fit.covariance(targets, x))
     if acquisition == "vr":
-        fall: Array = shared.sum(0) / std**2
-        return fall
+        reduction: Array = shared.sum(0) / std**2
+        return reduction
     _, own = fit.predict(targets)
     # The share of the joint variance that both explain; below one but for rounding.
     share = np.minimum(shared / (own[:, None] * std) ** 2, 1 - 1e-9)
@@ -197,7 +229,17 @@ class GPPolicy:
 
     With `normalise`, outcomes are standardised before a fit, so that they may have any units. With
     `quick`, the marginal likelihood is computed here and not by scikit-learn: the same, sooner.
-    Noise that is None is fitted; `restarts` is how many random starts a fit has beside its own.
+    Noise that is None is fitted; `restarts` is how many random starts a fit has beside its own. Of
+    several `kinds` of kernel, the one with the most evidence is taken at every step.
+
+    >>> from aline.episodes import goal_of, play, predictions
+    >>> from aline.spaces import Box
+    >>> from aline.tasks import get
+    >>> task, generator = get("gp1d"), torch.Generator().manual_seed(0)
+    >>> goal = goal_of(task.spec, predictions(region=Box(x=(0.0, 2.0))))
+    >>> policy, world = GPPolicy(task.spec, "us", candidates=20), task.draw(1, generator)
+    >>> play(policy, world, goal, steps=3, generator=generator).length
+    3
     """
 
     spec: Spec
@@ -207,6 +249,7 @@ class GPPolicy:
     candidates: int = 200
     quick: bool = True
     restarts: int = 0
+    kinds: tuple[Kind, ...] = ("rbf",)
 
     def __post_init__(self) -> None:
         if self.acquisition not in get_args(Acquisition):
@@ -244,14 +287,13 @@ class GPPolicy:
         else:
             old = [(fit.x, fit.y) for fit in state.fits]
         fits = tuple(
-            Fit.of(
-                np.vstack([xs, row]),
-                np.append(ys, value),
-                self.noise,
-                self.normalise,
-                self.quick,
-                self.restarts,
-            )
+            self._fitted(np.vstack([xs, row]), np.append(ys, value))
             for (xs, ys), row, value in zip(old, x, y, strict=True)
         )
         return Fits(state.points, fits)
+
+    def _fitted(self, x: Array, y: Array) -> Fit:
+        """Of all kinds of kernel, the fit with the most evidence."""
+        settings = self.noise, self.normalise, self.quick, self.restarts
+        fits = (Fit.of(x, y, *settings, kind) for kind in self.kinds)
+        return max(fits, key=lambda fit: fit.log_evidence)

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from aline.episodes import Goal, Offer, take
 from aline.errors import InputError
-from aline.spaces import Binary
 from aline.tasks import Task
 from aline.tasks.lattice import Arranged, Lattice, Points, evenly_spaced, log_table, same_goals
 
@@ -38,7 +37,7 @@ class GridPolicy:
     def __init__(
         self, task: Task, points: Points | Lattice, stimuli: Mapping[str, Any] | None = None
     ):
-        if task.log_likelihood is None or not isinstance(task.spec.outcome, Binary):
+        if task.log_likelihood is None or not task.spec.outcome.is_yes_or_no:
             raise InputError(
                 f"a grid method needs a binary outcome and a log_likelihood, and task "
                 f"{task.spec.name} has not both"

@@ -7,6 +7,7 @@ coordinates the task has for our own network; outcomes they see on the network's
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -93,13 +94,25 @@ class FlatNet(nn.Module):
         return out
 
 
+def annealed(progress: float) -> float:
+    """What is left of a rate when this share of a budget is spent: half a cosine."""
+    return 0.5 * (1 + math.cos(math.pi * progress))
+
+
 Act = Callable[[History], Tensor]
 """A history to the next design [batch, design], linear on [-1, 1]."""
 
 
 @dataclass(frozen=True)
 class HistoryPolicy:
-    """A trained network as a policy on the episode loop; on a pool it takes the nearest."""
+    """A trained network as a policy on the episode loop; on a pool it takes the nearest.
+
+    >>> from aline.baselines import Dad
+    >>> from aline.tasks import get
+    >>> policy = Dad(get("location")).policy()
+    >>> isinstance(policy, HistoryPolicy), policy.horizon
+    (True, 30)
+    """
 
     space: Design
     act: Act
@@ -155,16 +168,23 @@ def learn(
     *,
     rounds: int | None = None,
     seed: int = 0,
-    told: Callable[[float], None] = lambda share: None,
+    report: Callable[[float], None] = lambda share: None,
 ) -> float:
-    """Train to the end of a budget; returns the seconds it took."""
+    """Train to the end of a budget; returns the seconds it took.
+
+    >>> from aline.baselines import Dad, DadConfig
+    >>> from aline.tasks import get
+    >>> learner = Dad(get("location", horizon=3), DadConfig(contrastive=10, batch=4))
+    >>> learn(learner, rounds=2) > 0
+    True
+    """
     limit, began, done = Budget.of(budget, rounds), time.monotonic(), 0
     share = 0.0
     while share < 1:
         learner.round(seeded(seed, done), share)
         done += 1
         share = limit.progress(done, time.monotonic() - began)
-        told(share)
+        report(share)
     learner.networks.eval().requires_grad_(False)
     return time.monotonic() - began
 

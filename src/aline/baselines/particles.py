@@ -1,5 +1,4 @@
-"""Exact greedy play: the posterior as weighted particles, the next design by what it is expected to
-tell.
+"""Exact greedy play: the posterior as weighted particles, the most informative design next.
 
 It needs a likelihood and nothing else of a task: no grid, no network, any kind of outcome. The
 particles come from the prior and are reweighted by the likelihood. Where few of them would count,
@@ -12,31 +11,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from aline.episodes import Context, Goal, Offer, take
-from aline.policies.information import WORST, expected_information
+from aline.policies.information import AT_ONCE, WORST, Effort, information_by
 from aline.spaces import Design
 from aline.tasks import Task
 
 PARTICLES = 2000
 CANDIDATES = 200
-FEW = 12  # candidates that are looked at closely, beside as many around each of the best
+FEW = 12  # candidates whose information is estimated again, beside as many around each of the best
 BEST = 4
 ENOUGH = 0.5  # the share of particles that must count
 MOVES = 3  # Markov steps after a resampling
 STAGES = 40  # in which an observation is taken in at most
-AT_ONCE = 2**18  # likelihood values held at a time, so that they stay in the cache
-
-
-class Effort(NamedTuple):
-    """What judging a design may cost."""
-
-    truths: int  # that a design shall tell apart
-    asked: int  # of these, how many answer it
 
 
 ROUGH, CLOSE = Effort(32, 16), Effort(192, 64)
@@ -129,20 +119,20 @@ class ParticlePolicy:
         return found.nan_to_num(nan=WORST, neginf=WORST)
 
     def choose(self, state: Particles, offer: Offer | None, generator: torch.Generator) -> Tensor:
-        """The next design [batch, design]: a rough look at many, a close one at the best."""
+        """The next design [batch, design]: many estimated roughly, the best again."""
         space = self.task.spec.design
         truths = state.draw(CLOSE.truths, generator)
         points, is_free = self._tried(offer, len(truths), generator)
-        rough = self.information(truths, points, ROUGH, generator)
+        rough = information_by(self.task, ROUGH, truths, points, generator)
         if offer is not None and offer.allowed is not None:
             rough = rough.masked_fill(~offer.allowed, -torch.inf)
         best = rough.topk(min(FEW, points.shape[1]), 1)
         few = _rows(points, best.indices)
         if is_free:
             few = torch.cat([few, _around(space, few[:, :BEST], self.candidates, generator)], 1)
-        told = self.information(truths, few, CLOSE, generator)
-        told[:, : best.values.shape[1]].masked_fill_(best.values == -torch.inf, -torch.inf)
-        return take(few, told.argmax(1))
+        gain = information_by(self.task, CLOSE, truths, few, generator)
+        gain[:, : best.values.shape[1]].masked_fill_(best.values == -torch.inf, -torch.inf)
+        return take(few, gain.argmax(1))
 
     def _tried(
         self, offer: Offer | None, batch: int, generator: torch.Generator
@@ -154,20 +144,6 @@ class ParticlePolicy:
         if space.points is None:
             return space.sample(batch, self.candidates, generator), True
         return space.to_network(space.points).expand(batch, -1, -1), False
-
-    def information(
-        self, truths: Tensor, designs: Tensor, effort: Effort, generator: torch.Generator
-    ) -> Tensor:
-        """Nats [batch, query] that designs are expected to tell the truths apart by.
-
-        The truths [batch, n, parameter] are equally likely, and the same for all designs.
-        """
-        truths = truths[:, : effort.truths]
-        rows = max(1, AT_ONCE // (truths.shape[1] * effort.asked * designs.shape[1]))
-        parts = zip(truths.split(rows), designs.split(rows), strict=True)
-        return torch.cat(
-            [expected_information(self.task, z, x, effort.asked, generator) for z, x in parts]
-        )
 
 
 def largest_step(log_weight: Tensor, new: Tensor, most: Tensor) -> Tensor:

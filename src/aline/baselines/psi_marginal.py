@@ -19,7 +19,15 @@ from aline.tasks.lattice import Lattice, Points
 
 
 class PsiMarginal(GridPolicy):
-    """Aims at the goal's parameters; with `nuisance`, at all but these, whatever the goal."""
+    """Aims at the goal's parameters; with `nuisance`, at all but these, whatever the goal.
+
+    >>> from aline.baselines import Procedure
+    >>> from aline.tasks import get
+    >>> grid = {"threshold": 21, "slope": 11, "guess": 5, "lapse": 5}
+    >>> method = PsiMarginal(get("psychometric"), grid, nuisance=["guess", "lapse"])
+    >>> sorted(Procedure(method).ask())
+    ['stimulus']
+    """
 
     def __init__(
         self,

@@ -13,7 +13,14 @@ from aline.baselines.grid import GridPolicy
 
 
 class QuestPlus(GridPolicy):
-    """Aims at all parameters together, whatever the goal."""
+    """Aims at all parameters together, whatever the goal.
+
+    >>> from aline.baselines import Procedure
+    >>> from aline.tasks import get
+    >>> grid = {"threshold": 21, "slope": 11, "guess": 5, "lapse": 5}
+    >>> procedure = Procedure(QuestPlus(get("psychometric"), grid))
+    >>> procedure.tell(procedure.ask(), True)
+    """
 
     def targets(self, goal: Tensor) -> Tensor:
         """All of them."""

@@ -17,6 +17,10 @@ class UncertaintyPolicy:
     """Chooses the candidate whose predicted outcome is the least certain, whatever the goal.
 
     Without an offer it compares `candidates` uniform draws, or all points of a pool.
+
+    >>> import aline
+    >>> from aline.engine import engine_for
+    >>> policy = UncertaintyPolicy(engine_for(aline.load("gp1d")), candidates=50)
     """
 
     engine: Engine

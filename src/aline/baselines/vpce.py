@@ -22,7 +22,11 @@ from aline.tasks.task import SimulatedWorld
 
 @dataclass(frozen=True)
 class VpceConfig:
-    """The paper's settings (appendix C.2.2, its table)."""
+    """The paper's settings (appendix C.2.2, its table).
+
+    >>> VpceConfig(fit_steps=100).fit_steps
+    100
+    """
 
     fit_steps: int = 1000
     fit_rate: float = 1e-3
@@ -37,7 +41,16 @@ VPCE_PRESETS = {"location": VpceConfig(), "ces": VpceConfig(contrastive=10, oute
 
 
 class VpcePolicy:
-    """VPCE as a policy on the episode loop."""
+    """VPCE as a policy on the episode loop.
+
+    >>> from aline.episodes import goal_of, play
+    >>> from aline.tasks import get
+    >>> small = VpceConfig(fit_steps=2, design_steps=2, contrastive=5, outer=5, fit_draws=2)
+    >>> task, generator = get("location"), torch.Generator().manual_seed(0)
+    >>> policy, goal = VpcePolicy(task, small), goal_of(task.spec, ["source_x", "source_y"])
+    >>> play(policy, task.draw(1, generator), goal, steps=2, generator=generator).length
+    2
+    """
 
     def __init__(self, task: Task, config: VpceConfig | None = None):
         check_likelihood(task, "VPCE")

@@ -305,7 +305,7 @@ def _named(prefix: str, found: Mapping[str, Array]) -> dict[str, Tensor]:
 
 
 def _rows(candidates: Tensor | None, shape: tuple[int, ...]) -> Array:
-    """Candidates, or one that nobody asks about."""
+    """The candidates, or one as a placeholder."""
     if candidates is None:
         return np.zeros((shape[0], 1, shape[2]), np.float32)
     return candidates.numpy()

@@ -68,9 +68,38 @@ def _without_repeats(proto: Any) -> Any:
     ir = import_module("onnx_ir")
     merges = import_module("onnx_ir.passes.common")
     program = ir.from_proto(proto)
+    for node in list(program.graph):
+        _fix_shape(program.graph, node)
     merges.DeduplicateHashedInitializersPass()(program)
     merges.CommonSubexpressionEliminationPass()(program)
+    merges.RemoveUnusedNodesPass()(program)
     return ir.to_proto(program)
+
+
+def _fix_shape(graph: Any, node: Any) -> None:
+    """Give a Reshape its sizes as numbers, where they are: 0 for one that stays, -1 for another.
+
+    The exporter computes them in nodes of their own where more than one size varies.
+    """
+    ir = import_module("onnx_ir")
+    if node.op_type != "Reshape" or node.inputs[1].const_value is not None:
+        return
+    before, after = (list(value.shape or ()) for value in (node.inputs[0], node.outputs[0]))
+    if not after or 0 in after:
+        return
+    old = [str(n) for n in before] + ["?"] * len(after)  # no name is "None", which is unknown
+    sizes = [
+        n if isinstance(n, int) else 0 if old[i] == str(n) != "None" else -1
+        for i, n in enumerate(after)
+    ]
+    if sizes.count(-1) > 1:
+        return
+    name = f"{node.outputs[0].name}_sizes"
+    tensor = ir.tensor(sizes, dtype=ir.DataType.INT64, name=name)
+    constant = ir.Value(name=name, const_value=tensor)
+    graph.register_initializer(constant)
+    node.replace_input_with(1, constant)
+    node.attributes.pop("allowzero", None)
 
 
 def _outputs(graph: Graph) -> list[str]:

@@ -96,14 +96,17 @@ class Graph(nn.Module):
         seen = given["designs"], given["outcomes"], given["mask"]
         context = Context(*seen, given.get("prior"))
         encoded = network.encode(context, self._advice(given))
-        decoded = network.decode_parameters(encoded)
-        posterior = network.posterior_of(encoded, decoded)
-        summary = network.summary_of(decoded, posterior)
-        predictive = network.predictive(encoded, given["points"])
+        both, frame = network.decode_with_points(encoded, given["points"])
+        sizes = [len(network.spec.parameters), given["points"].shape[1]]
+        decoded, points = both.split(sizes)
+        guesses = network.guesses_of(encoded, decoded)[-1]
+        summary = network.summary_of(decoded, guesses)._replace(with_points=both)
+        predictive = network.predicted(encoded, points, frame)
         found = {f"prediction_{name}": part for name, part in predictive.tensors().items()}
         if len(network.spec.parameters):
             found |= {
-                f"posterior_{name}": part for name, part in posterior.plain().tensors().items()
+                f"posterior_{name}": part
+                for name, part in guesses.marginals.plain().tensors().items()
             }
         if network.is_box:
             proposal = network.propose(encoded, summary, goal)

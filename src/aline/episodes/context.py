@@ -10,7 +10,14 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Context:
-    """Designs and their outcomes on the network's scale."""
+    """Designs and their outcomes on the network's scale.
+
+    >>> context = Context.empty(batch=2, design=1)
+    >>> context = context.append(torch.zeros(2, 1), torch.ones(2))
+    >>> context = context.append(torch.ones(2, 1), torch.ones(2))
+    >>> context.length, context.first(1).length, context.without(0).designs[0]
+    (2, 1, tensor([[1.]]))
+    """
 
     designs: Tensor  # [batch, context, design]
     outcomes: Tensor  # [batch, context, *event], the event as the outcome's event_shape

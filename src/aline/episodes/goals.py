@@ -22,7 +22,13 @@ SPREAD_POINTS = 64  # prediction inputs that stand for a region, or for anywhere
 
 @dataclass(frozen=True)
 class Goal:
-    """The targets of a batch of episodes (the paper's xi)."""
+    """The targets of a batch of episodes (the paper's xi).
+
+    >>> from aline.tasks import get
+    >>> goal = goal_of(get("location").spec, ["source_x"]).repeat(3)
+    >>> goal.parameters.tolist()[0], goal.count
+    ([True, False], tensor([1, 1, 1]))
+    """
 
     parameters: Tensor  # bool [batch, parameter]
     points: Tensor  # [batch, target, design], where predictions are wanted
@@ -164,7 +170,12 @@ Target = str | Predictions | InTurn
 
 
 def goal_of(spec: Spec, targets: Target | Iterable[Target]) -> Goal:
-    """A user's targets as the goal of one episode, in turns where it goes beyond the trained."""
+    """A user's targets as the goal of one episode, in turns where it goes beyond the trained.
+
+    >>> from aline.tasks import get
+    >>> goal_of(get("location").spec, ["source_x", "source_y"]).parameters
+    tensor([[True, True]])
+    """
     targets = [targets] if isinstance(targets, Target) else list(targets)
     taken = [target for target in targets if isinstance(target, InTurn)]
     if taken:
@@ -261,6 +272,10 @@ def draw_goals(
 
     Either all episodes of a batch want predictions or none does: their points would be padding in
     the others, and most of the work.
+
+    >>> from aline.tasks import get
+    >>> draw_goals(get("psychometric").spec, 3, torch.Generator()).parameters.shape
+    torch.Size([3, 4])
     """
     shares = torch.tensor([share for _, share in spec.targets])
     wants = torch.tensor([PREDICTIONS in names for names, _ in spec.targets])

@@ -19,14 +19,23 @@ SAME = 1e-5  # apart on the network's scale, two designs are one
 
 @dataclass(frozen=True)
 class Offer:
-    """The designs a policy may choose from."""
+    """The designs a policy may choose from.
+
+    >>> Offer(torch.zeros(1, 5, 2)).allowed is None
+    True
+    """
 
     points: Tensor  # [batch, query, design] on the network's scale
     allowed: Tensor | None = None  # bool [batch, query]; None allows all
 
 
 class Policy(Protocol):
-    """Chooses designs. State is whatever the policy needs to remember of the data so far."""
+    """Chooses designs. State is whatever the policy needs to remember of the data so far.
+
+    >>> from aline.episodes import RandomPolicy
+    >>> from aline.spaces import Box
+    >>> policy: Policy = RandomPolicy(Box(x=(0.0, 1.0)))
+    """
 
     def begin(self, goal: Goal) -> Any:
         """The state before any data."""
@@ -46,12 +55,22 @@ Offers = Callable[[int], Offer | None]
 
 
 def anywhere(step: int) -> None:
-    """Any point of the design space, at every step."""
+    """Any point of the design space, at every step.
+
+    >>> anywhere(step=0) is None
+    True
+    """
     return None
 
 
 class FixedPool:
-    """The paper's protocol: one pool an episode, a point that was measured leaves it."""
+    """The paper's protocol: one pool an episode, a point that was measured leaves it.
+
+    >>> pool = FixedPool(torch.tensor([[[0.0], [1.0]]]))
+    >>> pool.remove(torch.tensor([[1.0]]))
+    >>> pool(step=1).allowed
+    tensor([[ True, False]])
+    """
 
     def __init__(self, points: Tensor):
         self.offer = Offer(points, torch.ones(points.shape[:2], dtype=torch.bool))
@@ -72,7 +91,12 @@ class FixedPool:
 
 
 def offers_of(space: Design, batch: int) -> Offers:
-    """What a design space offers: anything at every step, or each of its points once."""
+    """What a design space offers: anything at every step, or each of its points once.
+
+    >>> from aline.spaces import Pool
+    >>> offers_of(Pool(dose=[0.1, 1.0, 10.0], repeats=False), batch=2)(0).points.shape
+    torch.Size([2, 3, 1])
+    """
     if space.repeats or space.points is None:
         return anywhere
     return FixedPool(space.to_network(space.points).expand(batch, -1, -1))
@@ -93,6 +117,14 @@ def play(
 
     With `luck`, the world's noise comes from there and not from the policy's generator, so that
     every policy meets the same.
+
+    >>> from aline.episodes import RandomPolicy, goal_of
+    >>> from aline.tasks import get
+    >>> task, generator = get("location"), torch.Generator().manual_seed(0)
+    >>> goal = goal_of(task.spec, ["source_x", "source_y"]).repeat(4)
+    >>> policy, world = RandomPolicy(task.spec.design), task.draw(4, generator)
+    >>> play(policy, world, goal, steps=5, generator=generator).designs.shape
+    torch.Size([4, 5, 2])
     """
     design_size = goal.points.shape[-1]
     context = Context.empty(len(goal.parameters), design_size)

@@ -14,7 +14,15 @@ from aline.spaces import Design
 
 @dataclass(frozen=True)
 class RandomPolicy:
-    """Uniform over what is on offer, or over the design space."""
+    """Uniform over what is on offer, or over the design space.
+
+    >>> from aline.episodes import goal_of
+    >>> from aline.tasks import get
+    >>> spec = get("location").spec
+    >>> policy = RandomPolicy(spec.design)
+    >>> policy.choose(policy.begin(goal_of(spec, "source_x")), None, torch.Generator()).shape
+    torch.Size([1, 2])
+    """
 
     design: Design
 
@@ -37,7 +45,12 @@ class RandomPolicy:
 
 
 def take(points: Tensor, index: Tensor) -> Tensor:
-    """Rows [batch, design] of points [batch, query, design] at index [batch]."""
+    """Rows [batch, design] of points [batch, query, design] at index [batch].
+
+    >>> take(torch.tensor([[[1.0], [2.0]], [[3.0], [4.0]]]), torch.tensor([1, 0]))
+    tensor([[2.],
+            [3.]])
+    """
     if len(points) == 1:  # as in a running experiment: in one operation instead of two
         return points[0].index_select(0, index)
     return points[torch.arange(len(points)), index]

@@ -26,7 +26,7 @@ from aline.tasks.task import Named
 _AT_ONCE = 2**16  # likelihood values a call: what stays in the cache
 _EPISODES = 256  # episodes a call, each compared with _CHUNK draws
 _CHUNK = _AT_ONCE // _EPISODES
-_PILOT = 4 * _CHUNK  # draws that are compared on every observation, to see which tell most
+_PILOT = 4 * _CHUNK  # draws that are compared on every observation, to see which count most
 _DEFENSIVE = 0.1  # the share of the prior in an adaptive proposal
 _FEW = 0.1  # the share of draws that is better followed one by one
 
@@ -36,7 +36,12 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Bounds:
-    """Lower and upper bound on the expected information gain, in nats."""
+    """Lower and upper bound on the expected information gain, in nats.
+
+    >>> bounds = Bounds(Estimate(3.2, 0.1, 100), Estimate(3.4, 0.1, 100), contrastive=1000)
+    >>> round(bounds.cap, 2)
+    6.91
+    """
 
     lower: Estimate  # sPCE, or ACE with a proposal
     upper: Estimate  # sNMC, or VNMC with a proposal
@@ -70,6 +75,16 @@ def information_bounds(
     """sPCE and sNMC of played episodes; theta [batch, parameter] on the network's scale.
 
     All episodes share the contrastive draws. The intervals are over episodes.
+
+    >>> from aline.episodes import RandomPolicy, goal_of, play
+    >>> from aline.tasks import get
+    >>> task, generator = get("linear", horizon=2), torch.Generator().manual_seed(0)
+    >>> world, goal = task.draw(20, generator), goal_of(task.spec, "slope").repeat(20)
+    >>> policy = RandomPolicy(task.spec.design)
+    >>> context = play(policy, world, goal, steps=5, generator=generator)
+    >>> bounds = information_bounds(task, context, world.theta, 1000, generator)
+    >>> 0 < bounds.lower.value < bounds.upper.value
+    True
     """
     lower, upper = episode_bounds(task, context, theta, contrastive, generator, progress)
     return Bounds(mean(lower), mean(upper), contrastive)
@@ -83,7 +98,18 @@ def episode_bounds(
     generator: torch.Generator,
     progress: Progress | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The terms of sPCE and sNMC of each episode, [batch] each."""
+    """The terms of sPCE and sNMC of each episode, [batch] each.
+
+    >>> from aline.episodes import RandomPolicy, goal_of, play
+    >>> from aline.tasks import get
+    >>> task, generator = get("linear", horizon=2), torch.Generator().manual_seed(0)
+    >>> world, goal = task.draw(20, generator), goal_of(task.spec, "slope").repeat(20)
+    >>> policy = RandomPolicy(task.spec.design)
+    >>> context = play(policy, world, goal, steps=5, generator=generator)
+    >>> lower, upper = episode_bounds(task, context, world.theta, 1000, generator)
+    >>> lower.shape, upper.shape
+    (torch.Size([20]), torch.Size([20]))
+    """
     _check(task, context, contrastive)
     each = task.log_prob(theta, context.designs, context.outcomes)
     draws = contrastive_draws(task.spec.parameters, contrastive, generator)
@@ -116,6 +142,18 @@ def adaptive_bounds(
     Where q is near the posterior, thousands of draws do what takes millions from the prior, and
     nothing caps the lower bound. `posteriors` are q after each whole episode. A tenth of the draws
     comes from the prior, so that no weight can explode where q has missed something.
+
+    >>> import aline
+    >>> from aline.episodes import RandomPolicy, goal_of, play
+    >>> from aline.tasks import get
+    >>> task, generator = get("linear", horizon=2), torch.Generator().manual_seed(0)
+    >>> network = aline.train(task, rounds=1, progress=False).network
+    >>> world, goal = task.draw(1, generator), goal_of(task.spec, "slope")
+    >>> context = play(RandomPolicy(task.spec.design), world, goal, steps=5, generator=generator)
+    >>> with torch.no_grad():
+    ...     q = [network.joint(network.encode(context))]
+    >>> adaptive_bounds(task, context, world.theta, q, 100, generator).cap
+    inf
     """
     _check(task, context, contrastive)
     at_truth = task.log_prob(theta, context.designs, context.outcomes).double().sum(1)
@@ -230,8 +268,8 @@ class _Block:
         self._kept_count = 0
         self._dense = self._steps  # how many observations every draw is compared on
         if task.log_peak is not None:
-            told = at_truth - (each.logsumexp(0) - math.log(len(each)))
-            order = told.argsort(1, descending=True)
+            gain = at_truth - (each.logsumexp(0) - math.log(len(each)))
+            order = gain.argsort(1, descending=True)
             self._design = {name: column.gather(1, order) for name, column in design.items()}
             self._outcome = outcome[torch.arange(len(outcome))[:, None], order]
             self._dense = self._choose_dense(pilot, each.gather(2, order.expand_as(each)), at_truth)

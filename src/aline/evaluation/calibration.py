@@ -125,7 +125,7 @@ class Calibration:
 
 
 def needed(level: float) -> int:
-    """How many experiments tell coverage at a level to two points."""
+    """How many experiments measure coverage at a level to two points."""
     return round(1.96**2 * level * (1 - level) / POINTS**2)
 
 

@@ -14,7 +14,11 @@ _Z95 = 1.959964
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value with the half width of its 95 % confidence interval."""
+    """A value with the half width of its 95 % confidence interval.
+
+    >>> print(Estimate(9.823, 0.0612, 2000))
+    9.82 ± 0.061
+    """
 
     value: float
     ci95: float

@@ -22,10 +22,11 @@ from torch import Tensor
 
 from aline.episodes import Context
 from aline.errors import InputError
+from aline.evaluation.quadrature import Axis, Window, axes_of, window_around
 from aline.spaces import Parameters
-from aline.spaces.priors import CategoricalScale, log_volume
+from aline.spaces.outcomes.mixture import LOG_SQRT_2PI
+from aline.spaces.priors import log_volume
 from aline.tasks import Task
-from aline.tasks.lattice import gauss_legendre
 from aline.tasks.task import Named
 
 MOST_PARAMETERS = 4
@@ -35,13 +36,7 @@ _MOST_POINTS = 2**21
 _COARSE_POINTS = 2**16
 _MOST_COARSE = 512  # nodes of the coarse grid, a parameter
 _SHARED = 2.0  # how much larger than its own windows a posterior's shared grid may be
-_LEFT_OUT = 1e-6  # the posterior's mass on either side of the window that is integrated
 _AT_ONCE = 2**17  # likelihood values a call: what stays in the cache
-_TAIL = 6.0  # as far as a prior without bounds is followed, in standard deviations
-_LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
-
-Window = tuple[float, float]
-"""A stretch of a parameter's prior, the whole of which is (-1, 1)."""
 
 Progress = Callable[[int, int], None]
 """Told how many of how many episodes are done."""
@@ -49,23 +44,6 @@ Progress = Callable[[int, int], None]
 
 class NotConvergedError(InputError):
     """A posterior that no grid of a reasonable size resolves."""
-
-
-@dataclass(frozen=True)
-class Axis:
-    """Where the grid cuts one parameter."""
-
-    z: Tensor  # [node] on the network's scale
-    log_weight: Tensor  # [node], the share of the prior's mass that each node stands for
-    position: Tensor  # [node] from -1 to 1 in what the quadrature is over, u or z
-
-    def __len__(self) -> int:
-        return len(self.z)
-
-    def part(self, start: int, stop: int) -> Axis:
-        """Some of its nodes."""
-        rows = slice(start, stop)
-        return Axis(self.z[rows], self.log_weight[rows], self.position[rows])
 
 
 @dataclass(frozen=True)
@@ -119,7 +97,12 @@ class Located:
 
 
 def can_be_exact(task: Task) -> bool:
-    """Whether the exact posterior is within reach."""
+    """Whether the exact posterior is within reach.
+
+    >>> from aline.tasks import get
+    >>> can_be_exact(get("psychometric")), can_be_exact(get("gp1d"))
+    (True, False)
+    """
     return task.log_likelihood is not None and 1 <= len(task.spec.parameters) <= MOST_PARAMETERS
 
 
@@ -136,6 +119,13 @@ def exact_log_marginals(
     `theta` [batch, parameter] and the densities are on the network's scale, as q's are; subtract
     `parameters.log_volume(theta)` for the user's units. Without `nodes`, as many are taken for each
     parameter as `converged_nodes` asks for.
+
+    >>> from aline.tasks import get
+    >>> task, generator = get("linear"), torch.Generator().manual_seed(0)
+    >>> theta, x = torch.zeros(2, 2), task.spec.design.sample(2, 5, generator)
+    >>> context = Context(x, task.worlds(theta, generator).answer(x, generator))
+    >>> exact_log_marginals(task, context, theta, lengths=[0, 5]).shape
+    torch.Size([2, 2, 2])
     """
     _check(task, context, lengths)
     if nodes is None:
@@ -150,14 +140,14 @@ def exact_log_marginals(
 
 def _at_truth(task: Task, where: Located, nodes: Sequence[int], truth: Tensor) -> Tensor:
     """Log posterior density of each parameter's true value, [length, parameter]."""
-    axes = _axes(task.spec.parameters, nodes, where.windows)
+    axes = axes_of(task.spec.parameters, nodes, where.windows)
     evidence = _log_integral(task, axes, where)
     values = [
         _log_integral(task, _cut(axes, i, truth[i : i + 1]), where, keep=i)
         for i in range(len(axes))
     ]
     # A density in u is one in z times du/dz, the standard normal's density.
-    return torch.cat(values, 1) - evidence - 0.5 * truth**2 - _LOG_SQRT_2PI
+    return torch.cat(values, 1) - evidence - 0.5 * truth**2 - LOG_SQRT_2PI
 
 
 def exact_gains(
@@ -167,17 +157,24 @@ def exact_gains(
     nodes: Sequence[int],
     progress: Progress | None = None,
 ) -> Tensor:
-    """What each experiment told about all parameters together: log p - log prior of the truth.
+    """What each experiment says about all parameters together: log p - log prior of the truth.
 
     p is the exact joint posterior after all observations, theta [batch, parameter]. By Bayes' rule
     this is log likelihood - log evidence. Returns [batch].
+
+    >>> from aline.tasks import get
+    >>> task, generator = get("linear"), torch.Generator().manual_seed(0)
+    >>> theta, x = torch.zeros(2, 2), task.spec.design.sample(2, 5, generator)
+    >>> context = Context(x, task.worlds(theta, generator).answer(x, generator))
+    >>> exact_gains(task, context, theta, nodes=converged_nodes(task, context)).shape
+    torch.Size([2])
     """
     lengths = [context.length]
     _check(task, context, lengths)
     at_truth = task.log_prob(theta, context.designs, context.outcomes).double().sum(1)
     evidence = []
     for (where,) in _locate(task, context, lengths):
-        axes = _axes(task.spec.parameters, nodes, where.windows)
+        axes = axes_of(task.spec.parameters, nodes, where.windows)
         evidence.append(_log_integral(task, axes, where)[0, 0].double())
         if progress is not None:
             progress(len(evidence), len(theta))
@@ -191,27 +188,45 @@ def exact_grid_posterior(
 
     In the user's units, at evenly spaced values that hold 99.9 % of the prior. The coordinates of
     a simplex are its sticks.
+
+    >>> from aline.tasks import get
+    >>> task, generator = get("linear"), torch.Generator().manual_seed(0)
+    >>> theta, x = torch.zeros(2, 2), task.spec.design.sample(2, 5, generator)
+    >>> context = Context(x, task.worlds(theta, generator).answer(x, generator))
+    >>> values, density = exact_grid_posterior(task, context)["slope"]
+    >>> values.shape, density.shape
+    (torch.Size([101]), torch.Size([2, 101]))
+    """
+    parameters = task.spec.parameters
+    where = list(_figure_points(parameters, points))
+    z = torch.stack([z for _, z in where], 1)
+    log_density = exact_log_densities(task, context, z.expand(len(context.designs), -1, -1), nodes)
+    return {
+        name: (values, (log_density[..., i] - log_volume(parameters.scales[i], at)).exp())
+        for i, (name, (values, at)) in enumerate(zip(parameters.names, where, strict=True))
+    }
+
+
+def exact_log_densities(
+    task: Task, context: Context, z: Tensor, nodes: Sequence[int] | None = None
+) -> Tensor:
+    """Of each parameter for itself at values z [batch, point, parameter] after all observations.
+
+    Values and densities are on the network's scale.
     """
     _check(task, context, [context.length])
     if nodes is None:
         nodes = converged_nodes(task, context)
-    parameters = task.spec.parameters
     rows = []
-    for (where,) in _locate(task, context, [context.length]):
-        axes = _axes(parameters, nodes, where.windows)
+    for (where,), values in zip(_locate(task, context, [context.length]), z, strict=True):
+        axes = axes_of(task.spec.parameters, nodes, where.windows)
         evidence = _log_integral(task, axes, where)
-        rows.append(
-            [
-                _log_integral(task, _cut(axes, i, z), where, keep=i)[0] - evidence[0]
-                for i, (_, z) in enumerate(_figure_points(parameters, points))
-            ]
-        )
-    marginals = {}
-    for i, (values, z) in enumerate(_figure_points(parameters, points)):
-        log_density = torch.stack([row[i] for row in rows]) - 0.5 * z**2 - _LOG_SQRT_2PI
-        density = (log_density - log_volume(parameters.scales[i], z)).exp()
-        marginals[parameters.names[i]] = values, density
-    return marginals
+        each = [
+            _log_integral(task, _cut(axes, i, values[:, i]), where, keep=i)[0] - evidence[0]
+            for i in range(len(axes))
+        ]
+        rows.append(torch.stack(each, 1))
+    return torch.stack(rows) - 0.5 * z**2 - LOG_SQRT_2PI
 
 
 def _figure_points(parameters: Parameters, count: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -234,6 +249,13 @@ def converged_nodes(
 
     The change is the largest over the first `probes` episodes, after a quarter, a half and all of
     their observations. Without `theta`, densities are compared in the middle of the posterior.
+
+    >>> from aline.tasks import get
+    >>> task, generator = get("linear"), torch.Generator().manual_seed(0)
+    >>> x = task.spec.design.sample(2, 5, generator)
+    >>> context = Context(x, task.worlds(torch.zeros(2, 2), generator).answer(x, generator))
+    >>> len(converged_nodes(task, context))
+    2
     """
     probe = Context(context.designs[:probes], context.outcomes[:probes])
     lengths = sorted({probe.length // 4, probe.length // 2, probe.length})
@@ -267,7 +289,7 @@ def converged_nodes(
 def _middle(task: Task, where: Located) -> Tensor:
     """A value of each parameter that its posterior allows, [parameter]."""
     windows = where.windows
-    return torch.cat([a.z for a in _axes(task.spec.parameters, [1] * len(windows), windows)])
+    return torch.cat([a.z for a in axes_of(task.spec.parameters, [1] * len(windows), windows)])
 
 
 def _coarse(task: Task) -> list[Axis]:
@@ -275,7 +297,7 @@ def _coarse(task: Task) -> list[Axis]:
     parameters = task.spec.parameters
     count = min(_MOST_COARSE, round(_COARSE_POINTS ** (1 / len(parameters))))
     everywhere: list[Window] = [(-1.0, 1.0)] * len(parameters)
-    return _axes(parameters, [count] * len(parameters), everywhere)
+    return axes_of(parameters, [count] * len(parameters), everywhere)
 
 
 def _locate(task: Task, context: Context, lengths: Sequence[int]) -> Iterator[list[Located]]:
@@ -305,52 +327,9 @@ def _joined(places: Iterable[Located]) -> list[Located]:
 def _windows(block: Block, total: Tensor, coarse: list[Axis]) -> list[Window]:
     mass = (total + block.log_weight).flatten().softmax(0).view(*total.shape, 1)
     return [
-        _window(mass.movedim(block.order.index(i), 0).flatten(1).sum(1), axis)
+        window_around(mass.movedim(block.order.index(i), 0).flatten(1).sum(1), axis)
         for i, axis in enumerate(coarse)
     ]
-
-
-def _window(mass: Tensor, axis: Axis) -> Window:
-    """The stretch that holds all but a millionth of the mass [node], and two nodes beyond."""
-    below = mass.double().cumsum(0)
-    first = int((below < _LEFT_OUT).sum()) - 2
-    last = int((below < 1 - _LEFT_OUT).sum()) + 2
-    low = axis.position[first].item() if first >= 0 else -1.0
-    high = axis.position[last].item() if last < len(axis) else 1.0
-    return low, high
-
-
-def _axes(parameters: Parameters, nodes: Sequence[int], windows: Sequence[Window]) -> list[Axis]:
-    if len(nodes) != len(parameters) or min(nodes) < 1:
-        raise InputError(
-            f"nodes must be {len(parameters)} whole numbers, one a parameter, got {nodes!r}"
-        )
-    return [
-        quadrature(count, window, bounded=all(map(math.isfinite, scale.support)))
-        if not isinstance(scale, CategoricalScale)
-        else _every_value(scale)
-        for count, window, scale in zip(nodes, windows, parameters.scales, strict=True)
-    ]
-
-
-def _every_value(scale: CategoricalScale) -> Axis:
-    """Of a discrete parameter, with their probabilities."""
-    place = torch.arange(len(scale.labels))
-    z = scale.to_network(place)
-    return Axis(z, scale.log_prior(place).float(), 2 * torch.special.ndtr(z.double()) - 1)
-
-
-def quadrature(count: int, window: Window, bounded: bool) -> Axis:
-    """Gauss-Legendre nodes in a window of the prior's quantile, or of z for one without bounds."""
-    x, weight = gauss_legendre(count)
-    half = (window[1] - window[0]) / 2
-    position = (window[0] + window[1]) / 2 + half * x
-    if bounded:
-        z, log_weight = torch.special.ndtri((position + 1) / 2), (weight * half / 2).log()
-    else:
-        z = _TAIL * position
-        log_weight = (weight * half * _TAIL).log() - 0.5 * z * z - _LOG_SQRT_2PI
-    return Axis(z.float(), log_weight.float(), position)
 
 
 def _double(nodes: tuple[int, ...], i: int) -> tuple[int, ...]:

@@ -54,6 +54,13 @@ def evaluate(
     whole posterior, the mean over the targets (`observers.posterior_rmse`). Goals are paired: the
     same truths. With `refined`, all but the gap also of the posterior that the likelihood refines,
     as `refined_…` after the last trial.
+
+    >>> import aline
+    >>> from aline.tasks import get
+    >>> task = get("linear", horizon=2)
+    >>> model = aline.train(task, rounds=1, progress=False)
+    >>> sorted(evaluate(model, task, episodes=4)["rows"][0])[:3]
+    ['ci95', 'method', 'metric']
     """
     began = time.monotonic()
     task = task.described_by(model.spec)
@@ -72,9 +79,9 @@ def evaluate(
         values = list(_learned(model.spec, played, names))
         calibration.append(calibration_of(model.network, played, names, seed).to_json())
         if can_be_exact(task):
-            told = _counted(progress, number, len(goals))
+            report = _counted(progress, number, len(goals))
             try:
-                values += _gaps(task, played, nodes, told)
+                values += _gaps(task, played, nodes, report)
             except NotConvergedError as error:
                 notes.append(f"no gap for {target}: {error}")
         if refined:
@@ -92,6 +99,13 @@ def coverage(
     """How often the central interval of each coordinate holds the truth after a whole experiment.
 
     The experiments aim at all parameters.
+
+    >>> import aline
+    >>> from aline.tasks import get
+    >>> task = get("linear", horizon=2)
+    >>> model = aline.train(task, rounds=1, progress=False)
+    >>> sorted(coverage(model, task, episodes=4))
+    ['intercept', 'slope']
     """
     task = task.described_by(model.spec)
     names = tuple(model.spec.parameters.priors)
@@ -139,7 +153,7 @@ def _refined(
 ) -> Iterator[Measured]:
     """The same of the refined posterior after the last trial.
 
-    J is of each parameter by itself, as q's is: what they tell together would be more still.
+    J is of each parameter by itself, as q's is: together they hold more information still.
     """
     parameters, step, last = task.spec.parameters, played.lengths[-1], len(played.lengths) - 1
     q, seen = played.posterior, played.context

@@ -1,4 +1,4 @@
-"""The exact greedy optimum: the stimulus that really tells most about the goal in one step."""
+"""The exact greedy optimum: the stimulus with the most information about the goal in one step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from aline.baselines.psi_marginal import PsiMarginal
 from aline.episodes import Context, goal_of
 from aline.errors import InputError
-from aline.evaluation.exact import quadrature
+from aline.evaluation.quadrature import quadrature
 from aline.tasks import Task
 from aline.tasks.lattice import Lattice
 

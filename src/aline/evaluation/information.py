@@ -28,7 +28,16 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Information:
-    """What a policy's experiments told about all parameters, in nats."""
+    """What a policy's experiments say about all parameters, in nats.
+
+    >>> from aline.episodes import RandomPolicy
+    >>> from aline.tasks import get
+    >>> task = get("linear", horizon=2)
+    >>> protocol = Protocol(episodes=8, steps=2)
+    >>> found = measure_information(RandomPolicy(task.spec.design), task, protocol, 100)
+    >>> found.theta.shape, found.bounds.contrastive, found.j is None
+    (torch.Size([8, 2]), 100, True)
+    """
 
     bounds: Bounds | None  # None for a simulator without a likelihood
     adaptive: Bounds | None  # likewise, and for a policy without a posterior of its own
@@ -58,6 +67,14 @@ def measure_information(
 
     `network` is the posterior whose J (Eq. 9, nats gained over the prior) is reported beside, and
     with `adaptive` draws an episode from it also the adaptive pair of bounds.
+
+    >>> from aline.episodes import RandomPolicy
+    >>> from aline.tasks import get
+    >>> task = get("linear", horizon=2)
+    >>> policy, protocol = RandomPolicy(task.spec.design), Protocol(episodes=8, steps=2)
+    >>> bounds = measure_information(policy, task, protocol, contrastive=100).bounds
+    >>> bounds.lower.value < bounds.upper.value
+    True
     """
     enough(protocol.episodes)
     names = tuple(task.spec.parameters.priors)
@@ -65,11 +82,11 @@ def measure_information(
     bounds = nearer = None
     if task.log_likelihood is not None:
         generator = torch.Generator().manual_seed(protocol.seed + 1_000_003)
-        told = _named(progress, "bounding")
-        bounds = information_bounds(task, context, theta, contrastive, generator, told)
+        report = _named(progress, "bounding")
+        bounds = information_bounds(task, context, theta, contrastive, generator, report)
         if adaptive and network is not None:
             nearer = adaptive_bounds(
-                task, context, theta, _each(network, context), adaptive, generator, told
+                task, context, theta, _each(network, context), adaptive, generator, report
             )
     j = None if network is None else mean(gains(network, theta, context))
     return Information(bounds, nearer, j, theta, context)
@@ -104,7 +121,16 @@ def _named(progress: Progress | None, what: str) -> Callable[[int, int], None] |
 
 
 def information_rows(method: str, task: Task, protocol: Protocol, found: Information) -> list[Row]:
-    """The numbers in the layout of every result."""
+    """The numbers in the layout of every result.
+
+    >>> from aline.episodes import RandomPolicy
+    >>> from aline.tasks import get
+    >>> task = get("linear", horizon=2)
+    >>> policy, protocol = RandomPolicy(task.spec.design), Protocol(episodes=8, steps=2)
+    >>> found = measure_information(policy, task, protocol, contrastive=100)
+    >>> [row["metric"] for row in information_rows("random", task, protocol, found)]
+    ['spce', 'snmc']
+    """
     measured: dict[str, Estimate | None] = {"j": found.j}
     if found.bounds is not None:
         measured |= {"spce": found.bounds.lower, "snmc": found.bounds.upper}
@@ -129,6 +155,14 @@ def evaluate_information(
     """sPCE, sNMC, the adaptive pair and J of a model's own policy, as a result to write down.
 
     `aline` is the method's name on a pool, `aline-box` where any design may be asked.
+
+    >>> import aline
+    >>> from aline.tasks import get
+    >>> task = get("linear", horizon=2)
+    >>> model = aline.train(task, rounds=1, progress=False)
+    >>> found = evaluate_information(model, task, Protocol(episodes=8, steps=2), contrastive=100)
+    >>> [row["metric"] for row in found["rows"]]
+    ['j', 'spce', 'snmc']
     """
     began = time.monotonic()
     task = task.described_by(model.spec)

@@ -62,7 +62,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class Measurement:
-    """How much episodes told about all parameters: by sPCE, or by the network's posterior."""
+    """The information about all parameters in episodes: by sPCE, or by the network's posterior."""
 
     task: Task
     network: Network
@@ -170,13 +170,13 @@ def judge(
         FIXED: FixedPolicy(schedule),
     }
     comparison = Comparison(task, measure, policies, clock, episodes, seed)
-    told = comparison.run(progress)
+    gains = comparison.run(progress)
     own, missed = comparison.of_posterior()
     return Verdict(
-        gained={name: mean(values) for name, values in told.items()},
-        ours_minus={n: apart(told[LEARNED], v) for n, v in told.items() if n != LEARNED},
+        gained={name: mean(values) for name, values in gains.items()},
+        ours_minus={n: apart(gains[LEARNED], v) for n, v in gains.items() if n != LEARNED},
         over_random={
-            n: apart(v, told[RANDOM]) for n, v in told.items() if n not in (LEARNED, RANDOM)
+            n: apart(v, gains[RANDOM]) for n, v in gains.items() if n not in (LEARNED, RANDOM)
         },
         contrastive=comparison.measure.contrastive,
         schedule=in_units(task, schedule),
@@ -219,11 +219,11 @@ class Comparison:
     seed: int
     chunk: int = CHUNK
     greedy: ParticlePolicy | None = None
-    told: dict[str, list[Tensor]] = field(default_factory=dict)
+    gains: dict[str, list[Tensor]] = field(default_factory=dict)
     by_posterior: list[Tensor] = field(default_factory=list)  # of the learned policy's data
 
     def run(self, progress: Progress | None) -> dict[str, Tensor]:
-        """What each policy's episodes told, [episode] each; greedy play's may be fewer."""
+        """What each policy's episodes gained, [episode] each; greedy play's may be fewer."""
         self.chunk = min(self.chunk, self.episodes)
         self._plan_greedy()
         played = self._chunk(0)
@@ -241,7 +241,7 @@ class Comparison:
             else:
                 self.greedy = None  # what it has played is the first of the episodes
             _tell(progress, "playing", (number + 1) * self.chunk, self.episodes)
-        return {name: torch.cat(values) for name, values in self.told.items()}
+        return {name: torch.cat(values) for name, values in self.gains.items()}
 
     def _plan_greedy(self) -> None:
         """Play a little greedily, to see how many episodes of it the time allows."""
@@ -273,7 +273,7 @@ class Comparison:
     def _keep(self, number: int, played: Mapping[str, tuple[Tensor, Context]]) -> None:
         for name, (theta, context) in played.items():
             values = self.measure(theta, context, self.seed + number)
-            self.told.setdefault(name, []).append(values)
+            self.gains.setdefault(name, []).append(values)
             if name == LEARNED and self.measure.contrastive is not None:
                 self.by_posterior.append(self.measure.by_posterior(theta, context))
 
@@ -282,7 +282,7 @@ class Comparison:
         if not self.by_posterior:
             return None, None
         own = torch.cat(self.by_posterior)
-        return mean(own), mean(torch.cat(self.told[LEARNED]) - own)
+        return mean(own), mean(torch.cat(self.gains[LEARNED]) - own)
 
     def _widen(self, played: Mapping[str, tuple[Tensor, Context]]) -> None:
         """Take more contrastive draws while the cap is near and there is time."""

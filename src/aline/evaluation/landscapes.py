@@ -92,13 +92,13 @@ def explore(runs: Runs, policy: Policy, seed: int) -> Errors:
     """Play runs to the horizon, and look at what is known after each query."""
     generator = torch.Generator().manual_seed(seed)
     truth = runs.world.answer(runs.targets, generator)
-    looks: list[tuple[Tensor, Tensor]] = []
+    errors: list[tuple[Tensor, Tensor]] = []
 
     def look(state: Any) -> None:
         expected, rank = _expected(policy, state, runs, truth)
         to_user = runs.spec.outcome.to_user
         error = (to_user(expected) - to_user(truth)).square().mean(1).sqrt()
-        looks.append((error, ((rank - 0.5).abs() <= LEVEL / 2).float().mean(1)))
+        errors.append((error, ((rank - 0.5).abs() <= LEVEL / 2).float().mean(1)))
 
     context = play(
         Watched(policy, look),
@@ -109,7 +109,7 @@ def explore(runs: Runs, policy: Policy, seed: int) -> Errors:
         offers=FixedPool(runs.pool),
         given=runs.start,
     )
-    rmse, covered = (torch.stack(part, 1) for part in zip(*looks, strict=True))
+    rmse, covered = (torch.stack(part, 1) for part in zip(*errors, strict=True))
     return Errors(rmse, covered, runs.spec.design.to_user(context.designs))
 
 

@@ -29,7 +29,7 @@ from aline.spaces import Design
 from aline.tasks import Task
 from aline.training.possible_truths import has_parameter_likelihood
 
-TRUTHS, OTHERS = 256, 319  # simulated experiments of a pass, and truths that each is told from
+TRUTHS, OTHERS = 256, 319  # experiments of a pass, and truths to distinguish each one's from
 WIDTHS = (0.3, 0.1, 0.03, 0.01)  # of half of these about the truth; the rest are the prior's
 TRUTHS_OF_Q = 64
 FIRST, AGAIN = 24, 12  # designs tried for a step, at first and in each pass
@@ -38,7 +38,7 @@ EXACT = 48  # truths whose exact posteriors say what to ask next
 JUDGED = 250  # experiments that say whether a pass was worth it
 
 Measure = Callable[[Tensor, Context, int], Tensor]
-"""Nats [batch] that episodes told, from truths, data, and a seed for its own draws."""
+"""Nats [batch] gained in episodes, from truths, data, and a seed for its own draws."""
 
 
 class Trials(Protocol):
@@ -55,7 +55,7 @@ class Trials(Protocol):
 
 @dataclass(frozen=True)
 class LikelihoodTrials:
-    """Judged by the likelihood: how well the data tell a truth from other ones.
+    """Judged by the likelihood: how well the data distinguish a truth from others.
 
     The others lie about the truth on all scales from the prior's down, weighed by the prior over
     what they are drawn with: hundreds then do for what would take millions of the prior's. The
@@ -176,7 +176,7 @@ def find_schedule(
 ) -> Tensor:
     """Designs [step, design] on the network's scale; stops early when time `is_over`.
 
-    `measure` says how much episodes told: what is tried next is kept if it says so.
+    `measure` says how much episodes gained: a change is kept if they gained more by it.
     """
     draw = trials_for(task, network)
     schedule = _spread(task.spec.design, task.spec.horizon, generator)
@@ -207,14 +207,14 @@ def _spread(space: Design, count: int, generator: torch.Generator) -> Tensor:
 def _is_better(
     task: Task, other: Tensor, schedule: Tensor, measure: Measure, generator: torch.Generator
 ) -> bool:
-    """Whether another schedule tells more, on experiments that neither was made for."""
+    """Whether another schedule is more informative, on experiments that neither was made for."""
     seed = int(torch.randint(2**31, (), generator=generator))
     names, protocol = list(task.spec.parameters.priors), Simulated(JUDGED, len(schedule), seed=seed)
-    told = [
+    gains = [
         measure(*play_protocol(FixedPolicy(one), task, names, protocol), seed)
         for one in (other, schedule)
     ]
-    gained = (told[0] - told[1]).double()
+    gained = (gains[0] - gains[1]).double()
     return float(gained.mean()) > float(gained.std()) / math.sqrt(JUDGED)
 
 
@@ -244,7 +244,7 @@ def _one_after_the_other(
 def _by_particles(
     task: Task, schedule: Tensor, generator: torch.Generator, is_over: Callable[[], bool]
 ) -> Tensor:
-    """Each design the one that tells most on average over exact posteriors of many truths."""
+    """Each design the most informative one on average over exact posteriors of many truths."""
     schedule, policy, world = schedule.clone(), ParticlePolicy(task), task.draw(EXACT, generator)
     state = policy.begin(goal_of(task.spec, task.spec.parameters.priors).repeat(EXACT))
     for step in range(len(schedule)):

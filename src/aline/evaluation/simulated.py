@@ -83,6 +83,9 @@ class Protocol:
 
     Whatever the policy, the same seed brings the same truths, the same first designs, the same
     pools and the same luck.
+
+    >>> Protocol(episodes=100, steps=30, pool=200).seed
+    0
     """
 
     episodes: int
@@ -115,6 +118,14 @@ def play_protocol(
 
     Designs `given` [batch, n, design] come first, in place of random ones. What was asked of the
     same protocol before is answered again as it was: so a goal may change in the middle.
+
+    >>> from aline.episodes import RandomPolicy
+    >>> from aline.tasks import get
+    >>> task = get("linear")
+    >>> policy, protocol = RandomPolicy(task.spec.design), Protocol(episodes=4, steps=5)
+    >>> theta, context = play_protocol(policy, task, ["slope"], protocol)
+    >>> theta.shape, context.designs.shape
+    (torch.Size([4, 2]), torch.Size([4, 5, 1]))
     """
     batches, most = [], _at_once(getattr(getattr(policy, "engine", None), "network", None))
     for number, first in enumerate(range(0, protocol.episodes, most)):

@@ -45,7 +45,7 @@ class Verdict:
     seconds: float  # that the measurement took
     trained: float  # seconds of training
     # What the model's own posterior makes of the learned policy's data, and how far that is from
-    # what the data tell; None where it is what judges, or an earlier version measured.
+    # what the data say; None where it is what judges, or an earlier version measured.
     parameters: int = 1
     posterior: Estimate | None = None
     missed: Estimate | None = None
@@ -117,7 +117,7 @@ class Verdict:
 
     @property
     def about_posterior(self) -> str | None:
-        """Whether the model's own posterior has learned what the data tell, in words."""
+        """Whether the model's own posterior has learned what the data say, in words."""
         if self.posterior is None or self.missed is None:
             return None
         if self.is_posterior_wide:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from aline.experiment.marginals import Coordinate
+from aline.experiment.marginals import Coordinate, Shape, axes_of
 from aline.experiment.refine import smoothed
 from aline.spaces.priors import Scale, UniformScale
 
@@ -35,9 +34,9 @@ class Drawn(Coordinate):
         found: list[float] = np.quantile(self._values, probabilities).tolist()
         return found
 
-    def draw(self, shape: Sequence[int], generator: torch.Generator) -> Tensor:
+    def draw(self, shape: Shape, generator: torch.Generator) -> Tensor:
         """Of the draws, with repeats."""
-        which = torch.randint(len(self._values), tuple(shape), generator=generator)
+        which = torch.randint(len(self._values), axes_of(shape), generator=generator)
         return torch.from_numpy(self._values)[which]
 
 

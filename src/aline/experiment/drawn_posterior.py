@@ -10,16 +10,17 @@ import torch
 from torch import Tensor
 
 from aline.experiment.drawn import Drawn, drawn_share
+from aline.experiment.given_values import find_label
 from aline.experiment.long import Around
 from aline.experiment.marginals import Array, Marginal
-from aline.experiment.posterior import Posterior, find_label
+from aline.experiment.posterior import Posterior
 from aline.experiment.refine import Draws, chosen, effective, smoothed
 from aline.experiment.values import Values
 from aline.spaces import Parameters
 
 WEIGHED = 4096  # draws of a network's posterior that are weighed
 FEWEST = 100  # of them that must count
-TELLING = 20  # draws that tell of a parameter which exists only under a value
+ENOUGH = 20  # draws to describe a parameter which exists only under a value
 
 
 class RefinedPosterior(Posterior):
@@ -27,6 +28,18 @@ class RefinedPosterior(Posterior):
 
     `effective` says how good q was: the share of its own draws that count under this posterior;
     `how`, how the draws were found.
+
+    >>> import aline
+    >>> experiment = aline.Experiment(aline.load("psychometric"))
+    >>> data = experiment.attach({"stimulus": [-1.0, 0.5, 2.0]}, [0, 1, 1])
+    >>> refined = experiment.refined()
+    >>> 0 < refined.effective <= 1
+    True
+    >>> refined.is_joint, refined.sample(10)["slope"].shape
+    (True, torch.Size([10]))
+    >>> import torch
+    >>> refined.draw(10, torch.Generator()).shape
+    torch.Size([10, 4])
     """
 
     def __init__(
@@ -49,14 +62,14 @@ class RefinedPosterior(Posterior):
     def _make(self, name: str) -> Marginal:
         find_label(self._parameters, name)
         draws, exists = self._draws, self._parameters.exists(name, self._draws)
-        if exists is not None and int(exists.sum()) >= TELLING:
+        if exists is not None and int(exists.sum()) >= ENOUGH:
             draws = draws[exists]
         if labels := self._parameters.values_of(name):
             return Values(name, labels, self._shares(name, len(labels)))
         if self._parameters.is_direct(name):
             column = self._parameters.names.index(name)
             return Drawn(name, draws[:, column], self._parameters.scales[column])
-        # A later share of a simplex hangs on several coordinates: its own draws tell of it.
+        # A later share of a simplex depends on several coordinates: its own draws describe it.
         return drawn_share(name, self._parameters.to_labels(self._draws)[name])
 
     def _shares(self, name: str, count: int) -> Array:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from torch.distributions import Distribution
 
 from aline import __version__
 from aline.episodes.goals import Target
-from aline.errors import InputError, StateError, UserError
+from aline.errors import InputError
 from aline.experiment.allowed import plain_restriction
 from aline.experiment.checks import check_state, check_unfinished, existing_number, last_told
-from aline.experiment.drawn_posterior import RefinedPosterior
+from aline.experiment.committing import Committing
 from aline.experiment.history import History
 from aline.experiment.journals import VERSION, create, now, only_name, read_journal, replay
-from aline.experiment.keys import repeated
 from aline.experiment.knowledge import (
     Knowledge,
     check_unknown,
@@ -25,8 +24,6 @@ from aline.experiment.knowledge import (
 )
 from aline.experiment.origin import check_model, describe, find_model
 from aline.experiment.posterior import Posterior
-from aline.experiment.predictive import JointPredictive, Predictive
-from aline.experiment.refined import refine_posterior
 from aline.experiment.settings import (
     check_count,
     check_key,
@@ -40,13 +37,11 @@ from aline.experiment.settings import (
     plain_target,
 )
 from aline.experiment.state import State
-from aline.experiment.storage import Conflict, Event, Journal, Storage, open_storage
-from aline.experiment.storage.base import lost
+from aline.experiment.storage import Event, Journal, Storage, open_storage
 from aline.experiment.trial import Trial, copied, number_of, plain_design, plain_designs, proposal
-from aline.experiment.view import View
 from aline.model import Model
 from aline.spaces import Design
-from aline.tasks import PREDICTIONS, Spec, Task
+from aline.tasks import Spec
 
 
 def _learnable(spec: Spec, target: Any, standardise: bool, knowledge: Knowledge) -> list[Any]:
@@ -58,10 +53,7 @@ def _learnable(spec: Spec, target: Any, standardise: bool, knowledge: Knowledge)
     return plain
 
 
-_ATTEMPTS = 100  # how often to try again when other processes write to the same experiment
-
-
-class Experiment(View):
+class Experiment(Committing):
     """Runs trials with a trained model; every event is stored before its method returns.
 
     `target` says what to learn: parameter names, `aline.predictions(at=...)` or
@@ -93,6 +85,7 @@ class Experiment(View):
     >>> low, high = experiment.posterior().interval("threshold", 0.9)
     >>> low < high, len(experiment.trials)
     (True, 5)
+    >>> experiment.horizon = 8  # and go on
     """
 
     def __init__(
@@ -148,6 +141,12 @@ class Experiment(View):
 
         Without a name, the storage must hold one experiment. The model is loaded from where the
         experiment had it from, or passed.
+
+        >>> import tempfile
+        >>> url = f"sqlite:///{tempfile.mkdtemp()}/lab.db"
+        >>> started = aline.Experiment(aline.load("psychometric"), storage=url, name="anna")
+        >>> aline.Experiment.resume(url, "anna").name
+        'anna'
         """
         kept = open_storage(storage, must_exist=True)
         name = only_name(kept.names()) if name is None else name
@@ -167,19 +166,13 @@ class Experiment(View):
     # What the experiment is.
 
     @property
-    def finished(self) -> bool:
-        """Whether the horizon is reached, the stopping rule holds, or it was closed."""
-        state = self._state
-        return state.closed or state.told >= state.horizon or state.is_narrow
-
-    @property
-    def closed(self) -> bool:
-        """Whether it was closed for good."""
-        return self._state.closed
-
-    @property
     def target(self) -> list[Target]:
-        """What is to be learned; may be set at any time, and changes only what is asked next."""
+        """What is to be learned; may be set at any time, and changes only what is asked next.
+
+        >>> experiment.target = ["guess", "lapse"]
+        >>> experiment.target
+        ['guess', 'lapse']
+        """
         return list(self._state.target)
 
     @target.setter
@@ -189,7 +182,11 @@ class Experiment(View):
 
     @property
     def known(self) -> dict[str, float]:
-        """Values of parameters that are known; may be set at any time."""
+        """Values of parameters that are known; may be set at any time.
+
+        >>> two = aline.Experiment(aline.load("detection"), known={"guess": 0.5})
+        >>> two.known = {"guess": 0.25}
+        """
         known = known_names(self._state.knowledge)
         return {name: self._state.knowledge[name]["known"] for name in known}
 
@@ -200,7 +197,12 @@ class Experiment(View):
         self._know({**kept, **found})
 
     def set_prior(self, prior: Mapping[str, Distribution] | Posterior | None) -> None:
-        """Begin from other priors than before; None is the task's own. What is known stays so."""
+        """Begin from other priors than before; None is the task's own. What is known stays so.
+
+        >>> from torch.distributions import Normal
+        >>> two = aline.Experiment(aline.load("detection"), known={"guess": 0.5})
+        >>> two.set_prior({"threshold": Normal(0.4, 0.1)})
+        """
         kept = {n: self._state.knowledge[n] for n in known_names(self._state.knowledge)}
         self._know({**plain_knowledge(self._model, None, prior), **kept})
 
@@ -210,7 +212,10 @@ class Experiment(View):
 
     @property
     def horizon(self) -> int:
-        """How many trials are planned; may be raised or lowered at any time."""
+        """How many trials are planned; may be raised or lowered at any time.
+
+        >>> experiment.horizon = 40
+        """
         return self._state.horizon
 
     @horizon.setter
@@ -219,49 +224,25 @@ class Experiment(View):
 
     @property
     def stop(self) -> dict[str, float]:
-        """The stopping rule, name -> width of the 95 % interval; may be set at any time."""
+        """The stopping rule, name -> width of the 95 % interval; may be set at any time.
+
+        >>> experiment.stop = {"threshold": 0.5}  # end when its 95 % interval is narrower
+        """
         return dict(self._state.stop)
 
     @stop.setter
     def stop(self, stop: Mapping[str, float] | None) -> None:
         self._change(stop=plain_stop(self._state.spec, stop))
 
-    @property
-    def policy(self) -> str:
-        """Who chooses designs: "learned", or "fixed" for the schedule in the model's card."""
-        return str(self._created.get("policy", "learned"))
-
-    @property
-    def shares_a_pass(self) -> bool:
-        """Whether `prepare` computes its next design together with those of others."""
-        return self._state.shares_a_pass
-
-    def posterior(self) -> Posterior:
-        """What is known about the parameters."""
-        return self._state.posterior
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Why not to believe what the model says, a sentence each; `posterior()` has the same.
-
-        Outcomes are checked against the model's own predictions as they come in: where the model
-        is right, at most one experiment in twenty is ever warned of, however often one looks.
-        """
-        return self._state.warnings
-
-    def refined(self, task: Task | None = None) -> RefinedPosterior:
-        """What is known about the parameters by the task's own likelihood, q only the beginning.
-
-        Exact up to the noise of its draws, with all that parameters have to do with each other; it
-        takes a second where `posterior()` takes a millisecond, and repeats itself exactly. A task
-        of your own must be passed, with its `log_likelihood`.
-        """
-        return refine_posterior(self._state, task)
-
     def snapshot(self, journal: Journal | None = None) -> Experiment:
-        """This experiment as it is now, to look at while the original goes on.
+        """A copy of this experiment as it is now, to read while the original continues.
 
         What is done to the copy goes to `journal`, if that is given.
+
+        >>> before = experiment.snapshot()
+        >>> told = experiment.tell(experiment.ask(), 1)
+        >>> len(before.trials), len(experiment.trials)
+        (5, 6)
         """
         copy = Experiment.__new__(Experiment)
         copy._begin(journal or self._storage, self._name, self._created, self._state, self._model)
@@ -272,23 +253,11 @@ class Experiment(View):
         """What was known before any data, after the first observation, and so on until now.
 
         `lengths` asks only for what was known after so many observations each, in ascending order.
+
+        >>> [len(experiment.history()), len(experiment.history([0, 5]))]
+        [6, 2]
         """
         return self._history.of(self._state, lengths)
-
-    def predict(self, designs: Mapping[str, Any]) -> Predictive | JointPredictive:
-        """What would be measured at designs, such as {"time": [1, 2, 3]}.
-
-        Of several outcomes a mapping from their names.
-        """
-        return self._state.predict(self._state.spec.design.read(designs))
-
-    def __repr__(self) -> str:
-        state = self._state
-        target = ", ".join(t if isinstance(t, str) else PREDICTIONS for t in state.target)
-        return (
-            f"<Experiment {self._name!r}: {state.told} of {state.horizon} trials told, "
-            f"{len(state.open)} open, target {target}>"
-        )
 
     # What happens to it.
 
@@ -297,6 +266,9 @@ class Experiment(View):
 
         Raises StateError when the experiment is finished, or as many trials are open as are left:
         raise `experiment.horizon`, or relax `experiment.stop`, to go on.
+
+        >>> experiment.ask().state
+        'asked'
         """
 
         def event(state: State) -> Event:
@@ -318,6 +290,11 @@ class Experiment(View):
 
         Of several outcomes a mapping from their names. `note` is JSON data of your own that is kept
         with the trial, such as {"rt": 0.41}: the model does not see it.
+
+        >>> trial = experiment.tell(experiment.ask(), 1, note={"rt": 0.41})
+        >>> trial.outcome, trial.note
+        (1.0, {'rt': 0.41})
+        >>> trial = experiment.tell(experiment.ask(), 0, {"stimulus": 1.25})  # really shown there
         """
         beside = check_note(note)
 
@@ -336,7 +313,11 @@ class Experiment(View):
         return self._trial(self._commit(event, key, event="told", **same))
 
     def abandon(self, trial: Trial | int, *, key: str | None = None) -> Trial:
-        """Give a trial up; if it was told already, its outcome leaves the posterior."""
+        """Give a trial up; if it was told already, its outcome leaves the posterior.
+
+        >>> experiment.abandon(experiment.ask()).state
+        'abandoned'
+        """
 
         def event(state: State) -> Event:
             number = existing_number(state, trial)
@@ -351,6 +332,10 @@ class Experiment(View):
 
         If it is open it is abandoned. If it was told, both outcomes count: abandon it first if
         its outcome should not.
+
+        >>> trial = experiment.ask()
+        >>> experiment.redo(trial).design == trial.design
+        True
         """
 
         def event(state: State) -> Event:
@@ -363,7 +348,11 @@ class Experiment(View):
         return self._trial(self._commit(event, key, event="asked"))
 
     def undo(self, *, key: str | None = None) -> Trial:
-        """Take back the trial told last and ask its design again; open trials are abandoned."""
+        """Take back the trial told last and ask its design again; open trials are abandoned.
+
+        >>> experiment.undo().design == experiment.trials[4].design
+        True
+        """
 
         def event(state: State) -> Event:
             last = last_told(state)
@@ -379,7 +368,11 @@ class Experiment(View):
     def attach(
         self, designs: Mapping[str, Any], outcomes: Any, *, key: str | None = None
     ) -> tuple[Trial, ...]:
-        """Add data measured earlier: a list an axis, and the outcomes in the same order."""
+        """Add data measured earlier: a list an axis, and the outcomes in the same order.
+
+        >>> [trial.source for trial in experiment.attach({"stimulus": [-1.0, 2.0]}, [0, 1])]
+        ['attached', 'attached']
+        """
         spec = self._state.spec
         plain = plain_designs(spec.design, designs)
         values = self._state.outcome.read_all(outcomes)
@@ -407,65 +400,21 @@ class Experiment(View):
         `candidates` are points, {"time": [1, 2, 3]}, or a `Box` inside the task's bounds, which
         may name only some axes. With `repeats=False` no point is asked for twice; without it the
         task's own designs say whether one may be.
+
+        >>> experiment.restrict({"stimulus": [-1.0, 0.0, 1.0]})
+        >>> experiment.ask().design["stimulus"] in (-1.0, 0.0, 1.0)
+        True
         """
 
         plain = plain_restriction(self._state.spec.design, candidates, repeats)
         self._commit(lambda state: {"event": "restricted", **plain})
 
     def close(self) -> None:
-        """End it for good: from now on it can be looked at, and nothing else."""
+        """End it for good: from now on it can be looked at, and nothing else.
+
+        >>> experiment.close()
+        >>> experiment.closed
+        True
+        """
         if not self._state.closed:
             self._commit(lambda state: {"event": "closed"})
-
-    def refresh(self) -> bool:
-        """Take in what other processes did to it; whether there was anything.
-
-        Methods that change the experiment do so on their own where they must.
-        """
-        events = self._storage.read(self._name, self._state.sequence)
-        self._state = replay(self._state, events, self._name)
-        return bool(events)
-
-    def _change(self, **settings: Any) -> None:
-        self._commit(lambda state: {"event": "changed", **settings})
-
-    def _commit(
-        self,
-        propose: Callable[[State], Event],
-        key: str | None = None,
-        **same: Any,
-    ) -> Event:
-        """Check and compute, then store, then show: an error on the way leaves all as it was.
-
-        If another process was first, look at what it did and decide again. What a key has done
-        is not done again, if it was the `same`. Returns the event as stored.
-        """
-        for _ in range(_ATTEMPTS):
-            earlier = None if key is None else self._state.keys.get(check_key(key))
-            if key is not None and earlier is not None:
-                return repeated(earlier, key, same)
-            if self._state.closed:
-                raise StateError(f"experiment {self._name!r} is closed: start a new one")
-            try:
-                proposed = propose(self._state)
-            except UserError:  # which may be news to this object only: look before refusing
-                if not self.refresh():
-                    raise
-                continue
-            event = {**proposed, **({"key": key} if key else {}), "time": now()}
-            state = self._state.after(event)
-            try:
-                self._storage.append(self._name, self._state.sequence, event)
-            except Conflict:
-                if not self.refresh():
-                    raise lost(self._name) from None
-            else:
-                self._state = state
-                return event
-        raise StateError(
-            f"other processes kept writing to experiment {self._name!r}: try again later"
-        )
-
-    def _trial(self, event: Event) -> Trial:
-        """The trial an event is about, as it is now."""
-        return copied(self._state.trials[event["trial"]])

@@ -1,4 +1,4 @@
-"""What an experiment will need to know next, computed before it is asked."""
+"""Computes ahead of time what the next call will need."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from aline.errors import AlineError
+from aline.experiment.choosing import choose_ahead
 from aline.experiment.experiment import Experiment
-from aline.experiment.state import choose_ahead
 from aline.spaces.axes import Value
 
 Foreseen = tuple[bool, dict[str, Value] | None]
@@ -17,8 +17,14 @@ Foreseen = tuple[bool, dict[str, Value] | None]
 def prepare(experiments: Iterable[Experiment]) -> None:
     """Choose the next designs of several experiments in one pass of the network, ahead of `ask`.
 
-    It changes none of them, and does nothing where one of them has no design to choose: `ask` says
-    why.
+    It changes none of them. Where one has no design to choose it does nothing: `ask` raises the
+    error.
+
+    >>> import aline
+    >>> both = [aline.Experiment(aline.load("psychometric"), name=name) for name in ("a", "b")]
+    >>> prepare(both)
+    >>> [experiment.ask().number for experiment in both]
+    [0, 0]
     """
     with suppress(AlineError):
         choose_ahead([one._state for one in experiments if not one.finished])
@@ -39,5 +45,5 @@ def recall(experiment: Experiment, foreseen: Foreseen) -> None:
     """Take what `foresee` computed, in place of computing it."""
     is_narrow, design = foreseen
     vars(experiment._state)["is_narrow"] = is_narrow  # where a cached property keeps its value
-    if design is not None and not experiment._state._chosen:
-        experiment._state._chosen.append(design)
+    if design is not None and not experiment._state.chosen:
+        experiment._state.chosen.append(design)

@@ -1,4 +1,4 @@
-"""What callers' keys have done, in a map that a state shares with the states before it."""
+"""Events by their callers' keys, in a map that a state shares with earlier states."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from aline.errors import StateError
 from aline.experiment.storage import Event
 
-PART = 256  # keys that one more copies, of however many there are
+PART = 256  # keys that adding one copies at most
 
 
 class Keys:

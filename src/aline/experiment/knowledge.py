@@ -22,7 +22,6 @@ from aline.model import Model
 from aline.model.prior import KNOWN, own_prior
 from aline.spaces import Categorical, Parameters
 from aline.spaces.outcomes import Mixture
-from aline.spaces.outcomes.cut import CutMixture
 from aline.spaces.priors import Prior, log_volume
 
 GRID = 2001  # quantiles that stand for a prior
@@ -161,7 +160,7 @@ def check_unknown(knowledge: Knowledge, target: list[Any]) -> None:
 
 
 def unknown_names(parameters: Parameters, knowledge: Knowledge) -> list[str] | None:
-    """What to learn where nobody says: what is not known; None where nothing is."""
+    """The default goal: all parameters that are not known; None if none is known."""
     known = known_names(knowledge)
     if not known:
         return None
@@ -215,7 +214,6 @@ def _taken_as(parameters: Parameters, name: str, one: Mapping[str, Any]) -> list
     mean, std = torch.tensor(_cut_normal(parameters, name, one["probs"]))
     zero = torch.zeros(len(parameters), 1)
     belief = parameters.cut(Mixture(zero, zero + mean, zero + std))
-    assert isinstance(belief, CutMixture)
     return belief.probabilities()[_column(parameters, name), : len(one["probs"])].tolist()
 
 

@@ -28,9 +28,30 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 Components = tuple[Array, Array, Array]
 """Weights, means and standard deviations of a mixture, [component] each."""
 
+Shape = int | Sequence[int]
+"""How many draws: a number, or the axes to arrange them in."""
+
+
+def axes_of(shape: Shape) -> tuple[int, ...]:
+    """The axes of draws."""
+    return (shape,) if isinstance(shape, int) else tuple(shape)
+
 
 class Marginal(ABC):
-    """One parameter's posterior."""
+    """One parameter's posterior.
+
+    >>> import aline
+    >>> threshold = aline.Experiment(aline.load("psychometric")).posterior()["threshold"]
+    >>> low, high = threshold.interval(0.9)
+    >>> low < threshold.quantile(0.5) < high
+    True
+    >>> round(threshold.mean), threshold.std < 2.0
+    (0, True)
+    >>> threshold.pdf([0.0]).shape, threshold.sample(5).shape
+    (torch.Size([1]), torch.Size([5]))
+    >>> threshold.probabilities, threshold.in_words()  # which a discrete parameter has
+    ({}, '')
+    """
 
     name: str
 
@@ -73,7 +94,7 @@ class Marginal(ABC):
         """The density at each value of a grid; 0 outside the support."""
 
     @abstractmethod
-    def sample(self, shape: Sequence[int] = (), generator: torch.Generator | None = None) -> Tensor:
+    def sample(self, shape: Shape = (), generator: torch.Generator | None = None) -> Tensor:
         """Draws; without a generator the same ones every time."""
 
     def __repr__(self) -> str:
@@ -129,14 +150,15 @@ class Coordinate(Marginal):
         density = (self._mixture.log_prob(z) - log_volume(self._scale, z)).exp()
         return torch.where(inside, density, 0.0)
 
-    def sample(self, shape: Sequence[int] = (), generator: torch.Generator | None = None) -> Tensor:
+    def sample(self, shape: Shape = (), generator: torch.Generator | None = None) -> Tensor:
         """Draws of the mixture, mapped."""
         return self.draw(shape, generator or torch.Generator()).float()
 
-    def draw(self, shape: Sequence[int], generator: torch.Generator) -> Tensor:
+    def draw(self, shape: Shape, generator: torch.Generator) -> Tensor:
         """Likewise in double precision."""
-        z = self._mixture.sample(math.prod(shape), generator)
-        return self._scale.to_user(z.reshape(*shape))
+        axes = axes_of(shape)
+        z = self._mixture.sample(math.prod(axes), generator)
+        return self._scale.to_user(z.reshape(*axes))
 
 
 class Share(Marginal):
@@ -172,7 +194,7 @@ class Share(Marginal):
         part = as_double(self.name, grid)[..., None] / left
         return (self._stick.pdf(1 - part if self._is_rest else part) / left).mean(-1)
 
-    def sample(self, shape: Sequence[int] = (), generator: torch.Generator | None = None) -> Tensor:
+    def sample(self, shape: Shape = (), generator: torch.Generator | None = None) -> Tensor:
         """Draws of the sticks, multiplied."""
         return self._draw(shape, generator or torch.Generator())[1].float()
 
@@ -180,9 +202,9 @@ class Share(Marginal):
     def _draws(self) -> tuple[Tensor, Tensor]:
         return self._draw((DRAWS,), torch.Generator())
 
-    def _draw(self, shape: Sequence[int], generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def _draw(self, shape: Shape, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """What the sticks before left, and the share."""
-        left = torch.ones(*shape, dtype=torch.float64)
+        left = torch.ones(axes_of(shape), dtype=torch.float64)
         for stick in self._before:
             left = left * (1 - stick.draw(shape, generator))
         part = self._stick.draw(shape, generator)

@@ -10,7 +10,7 @@ fixed seed. Nothing is computed until asked.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -19,17 +19,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aline.errors import InputError, UserError, nearest
+from aline.errors import InputError, UserError
 from aline.experiment.drawing import drawing
 from aline.experiment.drawn import drawn_share
 from aline.experiment.frames import import_pandas
+from aline.experiment.given_values import complete, find_label, read_values
 from aline.experiment.marginals import (
     Array,
     Components,
     Coordinate,
     Marginal,
+    Shape,
     Share,
-    as_double,
+    axes_of,
 )
 from aline.experiment.settings import check_count
 from aline.experiment.values import Values
@@ -52,6 +54,14 @@ class Posterior:
     exists only under a value is described given that value. `mixture` holds the marginal densities
     on the network's scale. Draws and joint densities come from `joint`; without it parameters are
     taken as independent.
+
+    >>> import aline
+    >>> experiment = aline.Experiment(aline.load("detection"), known={"guess": 0.5})
+    >>> data = experiment.attach({"stimulus": [0.2, 0.4, 0.6, 0.9]}, [0, 1, 1, 1])
+    >>> posterior = experiment.posterior()
+    >>> low, high = posterior.interval("threshold", 0.9)
+    >>> low < posterior.mean["threshold"] < high
+    True
     """
 
     def __init__(
@@ -67,37 +77,65 @@ class Posterior:
 
     @property
     def parameters(self) -> Parameters:
-        """The parameters with their priors."""
+        """The parameters with their priors.
+
+        >>> posterior.parameters.names
+        ('threshold', 'slope', 'guess', 'lapse')
+        """
         return self._parameters
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every scalar the posterior can be asked about."""
+        """Every scalar the posterior can be asked about.
+
+        >>> posterior.names
+        ('threshold', 'slope', 'guess', 'lapse')
+        """
         return self._parameters.labels
 
     @property
     def is_joint(self) -> bool:
-        """Whether it knows how parameters depend on each other; else it has them independent."""
+        """Whether it knows how parameters depend on each other; else it has them independent.
+
+        >>> posterior.is_joint
+        True
+        """
         return self._find_joint is not None
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:
-        """Why not to believe it, a sentence each; none is as it should be."""
+        """Reasons to doubt it, a sentence each; empty if there is none.
+
+        >>> posterior.warnings
+        ()
+        """
         return self._find_warnings()
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether there is a reason not to believe it."""
+        """Whether there is a reason not to believe it.
+
+        >>> posterior.is_doubtful
+        False
+        """
         return bool(self.warnings)
 
     @property
     def mean(self) -> dict[str, float]:
-        """Posterior means by name."""
+        """Posterior means by name.
+
+        >>> 0 < posterior.mean["threshold"] < 1
+        True
+        """
         return {name: self[name].mean for name in self.names}
 
     @property
     def std(self) -> dict[str, float]:
-        """Posterior standard deviations by name."""
+        """Posterior standard deviations by name.
+
+        >>> posterior.std["threshold"] < 0.3
+        True
+        """
         return {name: self[name].std for name in self.names}
 
     def __getitem__(self, name: str) -> Marginal:
@@ -107,19 +145,37 @@ class Posterior:
         return self._marginals[name]
 
     def quantile(self, name: str, p: float) -> float:
-        """The value below which the parameter lies with probability p."""
+        """The value below which the parameter lies with probability p.
+
+        >>> posterior.quantile("threshold", 0.1) < posterior.quantile("threshold", 0.9)
+        True
+        """
         return self[name].quantile(p)
 
     def interval(self, name: str, level: float = 0.95) -> tuple[float, float]:
-        """The central interval that holds the parameter with probability `level`."""
+        """The central interval that holds the parameter with probability `level`.
+
+        >>> low, high = posterior.interval("slope", 0.9)
+        """
         return self[name].interval(level)
 
     def pdf(self, name: str, grid: Any) -> Tensor:
-        """The density at each value of a grid, in the user's units; 0 outside the support."""
+        """The density at each value of a grid, in the user's units; 0 outside the support.
+
+        >>> posterior.pdf("threshold", [-1.0, 2.0])  # outside of the prior
+        tensor([0., 0.], dtype=torch.float64)
+        """
         return self[name].pdf(grid)
 
     def probabilities(self, name: str) -> dict[str, float]:
-        """Of each value of a discrete parameter, by its label."""
+        """Of each value of a discrete parameter, by its label.
+
+        >>> try:
+        ...     posterior.probabilities("threshold")
+        ... except aline.UserError as error:
+        ...     print(error)
+        threshold is a number, which has no probabilities: use quantile or pdf
+        """
         found = self[name].probabilities
         if not found:
             discrete = [n for n in self._parameters.priors if self._parameters.values_of(n)]
@@ -130,21 +186,29 @@ class Posterior:
         return found
 
     def sample(
-        self, shape: int | Sequence[int] = (), generator: torch.Generator | None = None
+        self, shape: Shape = (), generator: torch.Generator | None = None
     ) -> dict[str, Tensor]:
         """Draws of all parameters together as declared: name -> [*shape] or [*shape, n].
 
         As a simulator takes them: of a discrete parameter the places of its values, counting from
         0; one that does not exist in a draw has a value there nevertheless, of its prior.
         Without a generator the same draws come every time.
+
+        >>> posterior.sample(1000)["threshold"].shape
+        torch.Size([1000])
         """
-        shape = (shape,) if isinstance(shape, int) else tuple(shape)
-        flat = self.draw(math.prod(shape), generator or torch.Generator())
-        draws = self._parameters.to_user(flat.reshape(*shape, len(self._parameters)))
+        axes = axes_of(shape)
+        flat = self.draw(math.prod(axes), generator or torch.Generator())
+        draws = self._parameters.to_user(flat.reshape(*axes, len(self._parameters)))
         return {n: v.float() if v.is_floating_point() else v for n, v in draws.items()}
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        """Draws [count, parameter] on the network's scale."""
+        """Draws [count, parameter] on the network's scale.
+
+        >>> import torch
+        >>> posterior.draw(10, torch.Generator()).shape
+        torch.Size([10, 4])
+        """
         if self.joint is None:
             return self._mixture.sample(count, generator)
         return self.joint.sample(count, generator)[0, 0].double()
@@ -153,6 +217,9 @@ class Posterior:
         """How parameters depend on each other: correlations of draws, by name and name.
 
         In the user's units, to about one over the root of the number of draws.
+
+        >>> posterior.correlation()["threshold"]["threshold"]
+        1.0
         """
         columns = self._parameters.to_labels(self.draw(draws, torch.Generator()))
         if not columns:
@@ -169,8 +236,12 @@ class Posterior:
 
         `theta` maps declared names, all or some, to values [...] or [..., n], which broadcast.
         Outside the support it is -inf. A simplex is a density of all its shares but the last.
+
+        >>> there, here = posterior.log_prob({"threshold": [0.9, 0.4]}).tolist()
+        >>> there < here
+        True
         """
-        full, inside = _complete(self._parameters, _read(self._parameters, theta))
+        full, inside = complete(self._parameters, read_values(self._parameters, theta))
         z, columns = self._parameters.to_network(full, dtype=torch.float64), self._columns(theta)
         volume = self._parameters.log_volume(z)[..., columns].sum(-1)
         return torch.where(inside, self._log_density(z, columns) - volume, -torch.inf)
@@ -188,12 +259,20 @@ class Posterior:
 
     @cached_property
     def joint(self) -> Joint | None:
-        """All parameters together, on the network's scale; None if they are independent."""
+        """All parameters together, on the network's scale; None if they are independent.
+
+        >>> posterior.joint is not None
+        True
+        """
         with torch.no_grad():
             return None if self._find_joint is None else self._find_joint()
 
     def to_arviz(self, draws: int = 4000) -> arviz.InferenceData:
-        """Draws as an arviz InferenceData, for its plots and summaries."""
+        """Draws as an arviz InferenceData, for its plots and summaries.
+
+        >>> posterior.to_arviz(draws=100).posterior["threshold"].shape  # doctest: +SKIP
+        (1, 100)
+        """
         try:
             import arviz
         except ImportError:
@@ -210,6 +289,11 @@ class Posterior:
         A discrete parameter has a row for each value, whose mean is its probability. With `draws`,
         so many draws of all parameters together: a row each, a column a parameter, with the labels
         of discrete ones and nothing where a parameter does not exist.
+
+        >>> posterior.to_frame().columns.to_list()
+        ['mean', 'sd', 'low', 'high']
+        >>> posterior.to_frame(draws=50).shape
+        (50, 4)
         """
         pandas = import_pandas("to_frame")
         if draws is not None:
@@ -242,8 +326,9 @@ class Posterior:
         Where it is known how parameters depend on each other, they are drawn two by two; else each
         by itself, over its prior. `names` are some of the parameters, `truth` values to mark.
 
-            axes = experiment.posterior().plot(["threshold", "slope"])
-            axes.flat[0].figure.savefig("posterior.png")
+        >>> import tempfile
+        >>> axes = posterior.plot(["threshold", "slope"])
+        >>> axes.flat[0].figure.savefig(f"{tempfile.mkdtemp()}/posterior.png")
         """
         axes: NDArray[Any] = drawing().plot_posterior(self, names, truth)
         return axes
@@ -315,74 +400,3 @@ def _components(m: Mixture) -> Components:
     )
     weights = np.exp(log_weights)
     return weights / weights.sum(-1, keepdims=True), means, stds
-
-
-def find_label(parameters: Parameters, name: str) -> tuple[str, int]:
-    """The declared parameter that a scalar name belongs to, and its place there."""
-    for owner, prior in parameters.priors.items():
-        labels = [f"{owner}_{i + 1}" for i in range(prior.size)] if prior.size else [owner]
-        if name in labels:
-            return owner, labels.index(name)
-        if name == owner:
-            raise InputError(f"{name} is a vector: ask for one of {', '.join(labels)}")
-    raise InputError(
-        f"parameters are {', '.join(parameters.labels) or 'none'}, got {name!r}: "
-        + nearest(name, parameters.labels)
-    )
-
-
-def _read(parameters: Parameters, theta: Mapping[str, Any]) -> dict[str, Tensor]:
-    """A user's parameter values, checked but for their support."""
-    if not isinstance(theta, Mapping) or not theta or not set(theta) <= set(parameters.priors):
-        given = ", ".join(map(str, theta)) if isinstance(theta, Mapping) else repr(theta)
-        raise InputError(
-            f"log_prob takes values by name, of {', '.join(parameters.priors) or 'none'}, "
-            f"got {given or 'none'}"
-        )
-    values = {
-        name: as_double(name, _place_of(parameters, name, value)) for name, value in theta.items()
-    }
-    for name, value in values.items():
-        size = parameters.priors[name].size
-        if size and (value.dim() == 0 or value.shape[-1] != size):
-            raise InputError(
-                f"{name} must have {size} values on its last axis, got shape {tuple(value.shape)}"
-            )
-    return values
-
-
-def _place_of(parameters: Parameters, name: str, value: Any) -> Any:
-    """A label of a discrete parameter as its place; anything else as it is."""
-    return parameters.place({name: value})[1] if isinstance(value, str) else value
-
-
-def _complete(
-    parameters: Parameters, values: Mapping[str, Tensor]
-) -> tuple[dict[str, Tensor], Tensor]:
-    """Values for every parameter, and which of them were inside the support, [...].
-
-    Prior medians stand in for what was not given or is outside.
-    """
-    within = {name: _within(parameters, name, value) for name, value in values.items()}
-    try:
-        inside = math.prod(within.values(), start=torch.ones((), dtype=torch.bool))
-    except RuntimeError:
-        shapes = ", ".join(f"{name}: {tuple(value.shape)}" for name, value in values.items())
-        raise InputError(f"parameter values must broadcast to one shape, got {shapes}") from None
-    full = parameters.to_user(torch.zeros(*inside.shape, len(parameters), dtype=torch.float64))
-    for name, value in values.items():
-        keep = inside[..., None] if parameters.priors[name].size else inside
-        full[name] = torch.where(keep, value, full[name])
-    return full, inside
-
-
-def _within(parameters: Parameters, name: str, value: Tensor) -> Tensor:
-    """Whether values of a declared parameter lie in its support, [...]."""
-    prior = parameters.priors[name]
-    if prior.family == "Dirichlet":
-        return (value >= 0).all(-1) & ((value.sum(-1) - 1).abs() < 1e-4)
-    bounds = [parameters.scales[column].support for column in parameters.index(name)]
-    low, high = torch.tensor(bounds, dtype=torch.float64).unbind(-1)
-    if prior.size:
-        return ((value >= low) & (value <= high)).all(-1)
-    return (value >= low[0]) & (value <= high[0])

@@ -3,20 +3,39 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from aline.errors import InputError
-from aline.experiment.marginals import check_probability, tails
+from aline.experiment.marginals import Shape, axes_of, check_probability, tails
 from aline.spaces import Belief, Outcome
 from aline.spaces.outcomes.several import Joint
 
 
 class Predictive:
-    """Beliefs about one outcome a design; everything comes as [design], in the order asked."""
+    """Beliefs about one outcome a design; everything comes as [design], in the order asked.
+
+    >>> import aline
+    >>> experiment = aline.Experiment(aline.load("psychometric"))
+    >>> prediction = experiment.predict({"stimulus": [-4.0, 4.0]})
+    >>> low, high = prediction.probability.tolist()
+    >>> low < high
+    True
+    >>> prediction.mean.shape, prediction.std.shape, prediction.log_prob([0, 1]).shape
+    (torch.Size([2]), torch.Size([2]), torch.Size([2]))
+    >>> prediction.sample(7).shape
+    torch.Size([7, 2])
+    >>> low, high = prediction.interval(0.9)
+    >>> prediction.quantile(0.99).tolist()
+    [1.0, 1.0]
+    >>> [*prediction.probabilities], [*prediction.curves], [*prediction.parts]
+    (['no', 'yes'], [''], ['outcome'])
+    >>> sorted(prediction.summary())
+    ['interval', 'mean', 'probabilities', 'std']
+    """
 
     def __init__(self, belief: Belief, outcome: Outcome):
         self._outcome, self._belief = outcome, belief.double()
@@ -72,10 +91,11 @@ class Predictive:
         low, high = tails(level)
         return self.quantile(low), self.quantile(high)
 
-    def sample(self, shape: Sequence[int] = (), generator: torch.Generator | None = None) -> Tensor:
+    def sample(self, shape: Shape = (), generator: torch.Generator | None = None) -> Tensor:
         """Draws [*shape, design], independent across designs; repeatable without a generator."""
-        flat = self._belief.sample(math.prod(shape), generator or torch.Generator())
-        drawn: Tensor = self._outcome.to_user(flat.reshape(*shape, len(self)))
+        axes = axes_of(shape)
+        flat = self._belief.sample(math.prod(axes), generator or torch.Generator())
+        drawn: Tensor = self._outcome.to_user(flat.reshape(*axes, len(self)))
         return drawn.float()
 
     def log_prob(self, outcome: Any) -> Tensor:
@@ -105,7 +125,30 @@ class Predictive:
 
 
 class JointPredictive(Mapping[str, Predictive]):
-    """Beliefs about several outcomes a design: name -> Predictive, and all of them together."""
+    """Beliefs about several outcomes a design: name -> Predictive, and all of them together.
+
+    >>> import aline, torch
+    >>> from torch.distributions import Uniform
+    >>> def simulate(theta, design, generator):
+    ...     drive = theta["gain"] * design["contrast"]
+    ...     yes = torch.rand(drive.shape, generator=generator) < drive.sigmoid()
+    ...     return {"choice": yes, "rt": 0.8 + 0.1 * torch.randn(drive.shape, generator=generator)}
+    >>> task = aline.Task(
+    ...     parameters={"gain": Uniform(0.1, 3.0)},
+    ...     design=aline.Box(contrast=(-2.0, 2.0)),
+    ...     outcome=aline.Outcomes(choice=aline.Binary(), rt=aline.Real()),
+    ...     simulate=simulate,
+    ...     horizon=3,
+    ... )
+    >>> model = aline.train(task, rounds=1, progress=False, verdict=False)
+    >>> prediction = aline.Experiment(model).predict({"contrast": [0.5, 1.0]})
+    >>> prediction["choice"].probability.shape, prediction.sample(5)["rt"].shape
+    (torch.Size([2]), torch.Size([5, 2]))
+    >>> prediction.log_prob({"choice": 1, "rt": 0.6}).shape  # of both together
+    torch.Size([2])
+    >>> sorted(prediction.summary()["parts"])
+    ['choice', 'rt']
+    """
 
     def __init__(self, belief: Joint, outcome: Outcome):
         self._outcome, self._belief = outcome, belief.double()
@@ -124,11 +167,12 @@ class JointPredictive(Mapping[str, Predictive]):
         return len(self.parts)
 
     def sample(
-        self, shape: Sequence[int] = (), generator: torch.Generator | None = None
+        self, shape: Shape = (), generator: torch.Generator | None = None
     ) -> dict[str, Tensor]:
         """Draws of all outcomes together, name -> [*shape, design]."""
-        flat = self._belief.sample(math.prod(shape), generator or torch.Generator())
-        drawn = self._outcome.to_user(flat.reshape(*shape, *flat.shape[1:]))
+        axes = axes_of(shape)
+        flat = self._belief.sample(math.prod(axes), generator or torch.Generator())
+        drawn = self._outcome.to_user(flat.reshape(*axes, *flat.shape[1:]))
         return {name: value.float() for name, value in drawn.items()}
 
     def log_prob(self, outcome: Mapping[str, Any]) -> Tensor:

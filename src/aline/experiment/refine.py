@@ -1,14 +1,13 @@
-"""Draws from the exact posterior, where the likelihood is known: q begins, the likelihood judges.
+"""Draws from the exact posterior p where the likelihood is known, starting from the network's q.
 
-q knows each parameter for itself and may be too wide. Draws from it are carried over to the
-posterior through distributions in between, q^(1-b) p^b with b from 0 to 1 (sequential Monte
-Carlo): at each the draws are weighed, chosen anew by their weights, and moved about (Metropolis,
-with steps shaped like the cloud of draws) so that none is a mere copy. Where q is right already,
-one step does it.
+Where q is a product of marginals, possibly too wide, its draws are carried over to p through the
+distributions q^(1-b) p^b with b from 0 to 1 (sequential Monte Carlo). At each, the draws are
+weighted, resampled by their weights, and moved by Metropolis steps shaped like the cloud of draws,
+so that none is a mere copy. Where q is already right, one step is enough.
 
-A network that knows all parameters together is nearer. Its draws are weighed once, as many as
-enough of them count; distributions in between would ask it about every move. Where it is too far
-off for that, its marginals begin.
+A joint q is closer to p. Its draws are importance weighted, as many as are needed for enough
+effective ones; intermediate distributions would evaluate the network at every move. Where q is too
+far off for that, sequential Monte Carlo starts from its marginals.
 """
 
 from __future__ import annotations
@@ -28,8 +27,8 @@ from aline.spaces.outcomes import Mixture
 from aline.tasks import Task
 
 DRAWS = 2048
-FEWEST = 10  # draws that must be possible at all, a parameter and one
-LEAST = 0.5  # share of the draws that count at each step
+FEWEST = 10  # draws of non-zero likelihood needed, times (parameters + 1)
+LEAST = 0.5  # effective share of the draws at each step
 SWEEPS = 10  # moves of every draw at each step
 LAST = 20  # and at the last
 MOST = 5  # times as many draws of a joint posterior that are weighed, if it takes that many

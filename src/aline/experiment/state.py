@@ -6,22 +6,23 @@ saw before it died is what the next one computes from the same events.
 
 from __future__ import annotations
 
-import math
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from aline.engine import Data, Engine, LiveEngine, engine_for
-from aline.episodes import Context, Goal, Offer, goal_of
+from aline.engine import Engine, LiveEngine, engine_for
+from aline.episodes import Context, Goal, goal_of
 from aline.episodes.goals import Target
-from aline.errors import StateError, StorageError
+from aline.errors import StateError
 from aline.experiment.allowed import Allowed, plain_restriction
+from aline.experiment.choosing import Request, choose_ahead
 from aline.experiment.drawn_posterior import weighed
+from aline.experiment.events import Measured, changes_of
 from aline.experiment.keys import Keys
 from aline.experiment.knowledge import (
     Knowledge,
@@ -34,25 +35,15 @@ from aline.experiment.predictive import JointPredictive, Predictive, predictive_
 from aline.experiment.refine import can_refine
 from aline.experiment.settings import read_target
 from aline.experiment.storage import Event
-from aline.experiment.trial import Trial, read_design
+from aline.experiment.trial import Trial
 from aline.experiment.typical import Evidence, beyond_training, evidence_of, observe
 from aline.model import Model
-from aline.policies import FixedPolicy, LearnedPolicy, Memory
-from aline.policies.fixed import Place
+from aline.policies import FixedPolicy, LearnedPolicy
 from aline.spaces import Outcome, Real
 from aline.spaces.axes import Value
 from aline.tasks import Spec, Task, simulator_of
 
 REFINE = "experiment.refined() takes the likelihood itself, whatever the network was trained for."
-UNITS = 2  # observations without which there is no scale, where outcomes come in any units
-
-
-class Measured(NamedTuple):
-    """An observation, and what was known before it."""
-
-    data: Any
-    design: Tensor  # [design] on the network's scale
-    outcome: Tensor  # [1, *event]
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +70,7 @@ class State:
     sequence: int = 1  # the number of the next event
     # The next trial's design, once it was chosen; not a cached property, which on Python 3.11 would
     # let no other experiment choose meanwhile.
-    _chosen: list[dict[str, Value]] = field(default_factory=list, init=False, repr=False)
+    chosen: list[dict[str, Value]] = field(default_factory=list, init=False, repr=False)
 
     @classmethod
     def start(cls, model: Model, event: Event) -> State:
@@ -106,17 +97,7 @@ class State:
     @torch.inference_mode()
     def after(self, event: Event) -> State:
         """The state after one more event."""
-        handler = _HANDLERS.get(event["event"])
-        if handler is None:
-            raise StorageError(
-                f"the journal holds an event {event['event']!r} that this aline does not know: "
-                "upgrade aline"
-            )
-        changes = _looked_at(self)
-        changes |= handler(self, event)
-        if "key" in event:
-            changes["keys"] = self.keys.adding(event["key"], event)
-        return replace(self, sequence=self.sequence + 1, **changes)
+        return replace(self, sequence=self.sequence + 1, **changes_of(self, event))
 
     @property
     def engine(self) -> Engine:
@@ -143,7 +124,7 @@ class State:
         """How outcomes are read: in the task's units, or in any."""
         return Real() if self.is_standardised else self.spec.outcome
 
-    @property
+    @cached_property
     def told(self) -> int:
         """How many trials count towards the horizon: asked here and told."""
         return sum(self.trials[number].source == "asked" for number in self.rows)
@@ -172,7 +153,7 @@ class State:
 
     @cached_property
     def checked(self) -> Evidence:
-        """What the outcomes say against the model; computed when somebody looks, trial by trial."""
+        """The evidence against the model in all outcomes so far; computed when it is asked for."""
         evidence = self.evidence
         for data, design, outcome in self.unchecked:
             if evidence.is_over:
@@ -189,7 +170,7 @@ class State:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Why not to believe the posterior, a sentence each."""
+        """Reasons to doubt the posterior, a sentence each."""
         beyond = (
             *beyond_training(self.spec, self.context),
             *knowledge_warnings(self.spec.parameters, self.knowledge),
@@ -198,7 +179,7 @@ class State:
 
     @property
     def misfit(self) -> tuple[str, ...]:
-        """Why not to believe that the model describes the outcomes."""
+        """Reasons to doubt that the model describes the outcomes."""
         finding = self.checked.finding
         return () if finding is None else (str(finding),)
 
@@ -224,7 +205,7 @@ class State:
     def choice(self) -> dict[str, Value]:
         """The next trial's design, which depends on nothing but the events so far."""
         choose_ahead([self])
-        return self._chosen[0]
+        return self.chosen[0]
 
     @property
     def shares_a_pass(self) -> bool:
@@ -257,54 +238,6 @@ class State:
         return Request(data, self.goal, offer, generator)
 
 
-class Request(NamedTuple):
-    """A choice to be made."""
-
-    data: Any
-    goal: Goal
-    offer: Offer | None
-    generator: torch.Generator
-
-
-def choose_ahead(states: Sequence[State]) -> None:
-    """Make the choices of several states, for each to have when it is asked.
-
-    Those of the same model that choose anywhere do so in one pass.
-    """
-    groups: dict[Any, list[State]] = {}
-    for place, state in enumerate(states):
-        if not state._chosen:
-            key = (state.engine.network, state.policy.candidates) if state.shares_a_pass else place
-            groups.setdefault(key, []).append(state)
-    for group in groups.values():
-        for state, x in zip(group, _choices(group), strict=True):
-            state._chosen.append(state.allowed.name(x))
-
-
-@torch.inference_mode()
-def _choices(states: Sequence[State]) -> Tensor:
-    """Designs [state, design], of one state or of several that share a pass."""
-    if states[0].fixed is not None:
-        return _scheduled(states[0], states[0].fixed)
-    requests, policy = [state.request() for state in states], states[0].policy
-    if len(requests) == 1:
-        data, goal, offer, generator = requests[0]
-        return policy.choose(Memory(data, goal), offer, generator)
-    lengths = [request.data.context.length for request in requests]
-    goals = [one.goal.pursued(n) for one, n in zip(requests, lengths, strict=True)]
-    together = Data.together([request.data for request in requests])
-    luck = [request.generator for request in requests]
-    chosen = policy.choose(Memory(together, Goal.together(goals)), None, luck)
-    together.share([request.data for request in requests])
-    return chosen
-
-
-def _scheduled(state: State, policy: FixedPolicy) -> Tensor:
-    """The schedule's design [1, design] after the trials that count, told or open."""
-    _, _, offer, generator = state.request()
-    return policy.choose(Place(1, state.told + len(state.open)), offer, generator)
-
-
 @torch.inference_mode()
 def posterior_of(
     engine: Engine, data: Any, warnings: Callable[[], tuple[str, ...]] = tuple
@@ -323,160 +256,3 @@ def posterior_of(
 def _expected(engine: Engine, data: Any, x: Tensor) -> Tensor:
     """The outcome to assume at a design: [1, *event], network scale."""
     return engine.predictive(data, x[None, None])[0].expected()
-
-
-Changes = dict[str, Any]
-"""The fields of a state that an event changes."""
-
-
-def _asked(state: State, event: Event) -> Changes:
-    number, design = _next_number(state, event), event["design"]
-    for other in [event["redo"]] if "redo" in event else event.get("abandons", []):
-        state = replace(state, **_abandoned(state, {"trial": other}))
-    return {
-        "trials": (*state.trials, Trial(number, dict(design))),
-        "open": {**state.open, number: read_design(state.spec.design, design)},
-        "rows": state.rows,
-        "data": state.data,
-        **_looked_at(state),
-    }
-
-
-def _told(state: State, event: Event) -> Changes:
-    number, other = event["trial"], event.get("design")
-    trial, x = state.trials[number], state.open[number]
-    told = replace(trial, outcome=event["outcome"], state="told", note=event.get("note"))
-    if other is not None:
-        told = replace(told, design=dict(other), proposed=trial.design)
-        x = read_design(state.spec.design, other)
-    return {
-        "trials": _with(state.trials, told),
-        "open": _without(state.open, number),
-        "rows": (*state.rows, number),
-        **_measured(state, x[None], [event["outcome"]]),
-    }
-
-
-def _attached(state: State, event: Event) -> Changes:
-    first, names = _next_number(state, event), state.spec.design.names
-    rows = zip(*(event["designs"][name] for name in names), strict=True)
-    trials = tuple(
-        Trial(number, dict(zip(names, row, strict=True)), outcome, "told", source="attached")
-        for number, (row, outcome) in enumerate(zip(rows, event["outcomes"], strict=True), first)
-    )
-    numbers = (trial.number for trial in trials)
-    return {
-        "trials": (*state.trials, *trials),
-        "rows": (*state.rows, *numbers),
-        **_measured(state, state.spec.design.read(event["designs"]), event["outcomes"]),
-    }
-
-
-def _abandoned(state: State, event: Event) -> Changes:
-    number = event["trial"]
-    changes: Changes = {
-        "trials": _with(state.trials, replace(state.trials[number], state="abandoned"))
-    }
-    if number in state.open:
-        return {**changes, "open": _without(state.open, number)}
-    # Its outcome leaves the posterior: what remains is read anew.
-    rows = tuple(n for n in state.rows if n != number)
-    left = state.context.without(state.rows.index(number))
-    unchecked = _all_unchecked(state, left)
-    return {**changes, "rows": rows, "data": state.engine.read(left),
-            "evidence": state.evidence.restart(), "unchecked": unchecked}  # fmt: skip
-
-
-def _restricted(state: State, event: Event) -> Changes:
-    return {"allowed": Allowed.read(state.spec.design, event)}
-
-
-def _changed(state: State, event: Event) -> Changes:
-    changes: Changes = {name: event[name] for name in ("horizon", "stop") if name in event}
-    if "target" in event:
-        target = read_target(state.spec, event["target"])
-        changes |= {"target": target, "goal": goal_of(state.spec, target)}
-    if "prior" in event:
-        changes |= _knowing(state, event["prior"])
-    return changes
-
-
-def _knowing(state: State, knowledge: Knowledge) -> Changes:
-    """With other knowledge beforehand: all data are read anew."""
-    prior = network_prior(state.spec.parameters, knowledge)
-    context = replace(state.context, prior=prior)
-    return {"knowledge": knowledge, "data": state.engine.read(context),
-            "evidence": state.evidence.restart(),
-            "unchecked": _all_unchecked(state, context)}  # fmt: skip
-
-
-def _closed(state: State, event: Event) -> Changes:
-    return {"closed": True}
-
-
-_HANDLERS: dict[str, Callable[[State, Event], Changes]] = {
-    "asked": _asked,
-    "told": _told,
-    "attached": _attached,
-    "abandoned": _abandoned,
-    "restricted": _restricted,
-    "changed": _changed,
-    "closed": _closed,
-}
-
-
-def _next_number(state: State, event: Event) -> int:
-    number = int(event["trial"])
-    if number != len(state.trials):
-        raise StorageError(
-            f"the journal starts trial {number} after {len(state.trials)} trials: it is damaged"
-        )
-    return number
-
-
-def _measured(state: State, designs: Tensor, outcomes: Sequence[Any]) -> Changes:
-    """After observations at designs [n, design], of which the check is to know."""
-    # Standardised in double precision: outcomes may be small differences of large numbers.
-    kind, data = state.spec.outcome, state.data
-    y = kind.to_network(kind.from_plain(outcomes))
-    y = y if state.is_standardised else y.float()
-    looked_at = _looked_at(state)
-    unchecked = looked_at["unchecked"]
-    for design, value in zip(designs, y[:, None], strict=True):
-        unchecked = _adding(state, unchecked, Measured(data, design, value))
-        data = state.engine.extend(data, design[None], value)
-    return {**looked_at, "data": data, "unchecked": unchecked}
-
-
-def _looked_at(state: State) -> Changes:
-    """The evidence so far, and what it does not know; what was computed once stays."""
-    if "checked" in vars(state):  # where a cached property keeps its value
-        return {"evidence": state.checked, "unchecked": ()}
-    return {"evidence": state.evidence, "unchecked": state.unchecked}
-
-
-def _adding(state: State, unchecked: tuple[Measured, ...], new: Measured) -> tuple[Measured, ...]:
-    """With one more to check, within the horizon and once outcomes have a scale."""
-    if state.evidence.limit == math.inf:  # nothing is looked for
-        return ()
-    before = state.engine.context(new.data).length
-    first = UNITS if state.is_standardised else 0
-    return (*unchecked, new) if first <= before < state.spec.horizon else unchecked
-
-
-def _all_unchecked(state: State, context: Context) -> tuple[Measured, ...]:
-    """Every observation of a context."""
-    found: tuple[Measured, ...] = ()
-    for row in range(min(context.length, state.spec.horizon)):
-        before = state.engine.read(context.first(row))
-        found = _adding(state, found, Measured(before, context.designs[0, row],
-                                               context.outcomes[:, row]))  # fmt: skip
-    return found
-
-
-def _with(trials: tuple[Trial, ...], trial: Trial) -> tuple[Trial, ...]:
-    return (*trials[: trial.number], trial, *trials[trial.number + 1 :])
-
-
-def _without(open_: Mapping[int, Tensor], number: int) -> dict[int, Tensor]:
-    return {n: x for n, x in open_.items() if n != number}

@@ -17,7 +17,11 @@ from aline.spaces.axes import Value
 
 @dataclass(frozen=True)
 class Trial:
-    """A design that was asked for or measured, and what came of it, in the user's units."""
+    """A design that was asked for or measured, and what came of it, in the user's units.
+
+    >>> Trial(3, {"stimulus": 0.25}, 1.0, "told", note={"rt": 0.41})
+    <Trial 3: stimulus 0.25 -> 1.0; told; note {'rt': 0.41}>
+    """
 
     number: int  # its place in experiment.trials
     design: dict[str, Value]  # where it was measured, or is to be: numbers, or names of levels

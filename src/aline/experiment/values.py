@@ -10,7 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from aline.experiment.marginals import Array, Marginal, as_double, check_probability
+from aline.experiment.marginals import (
+    Array,
+    Marginal,
+    Shape,
+    as_double,
+    axes_of,
+    check_probability,
+)
 
 
 class Values(Marginal):
@@ -43,9 +50,9 @@ class Values(Marginal):
         found = torch.from_numpy(self._shares)[place.long()]
         return torch.where(place == value, found, 0.0)
 
-    def sample(self, shape: Sequence[int] = (), generator: torch.Generator | None = None) -> Tensor:
+    def sample(self, shape: Shape = (), generator: torch.Generator | None = None) -> Tensor:
         """Places."""
-        luck = torch.rand(tuple(shape), generator=generator or torch.Generator()).double()
+        luck = torch.rand(axes_of(shape), generator=generator or torch.Generator()).double()
         edges = torch.from_numpy(self._shares.cumsum())[:-1]
         return torch.bucketize(luck, edges)
 

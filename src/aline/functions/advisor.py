@@ -61,7 +61,6 @@ class Source(NamedTuple):
 
     context: Context
     visible: Tensor | None = None  # bool [batch, group, context]
-    extra: Context | None = None  # [batch * group, 1], an observation of each group's own
 
 
 class FunctionAdvice(Advice):
@@ -142,11 +141,9 @@ class FunctionAdvice(Advice):
         return STEEP * total
 
     @torch.no_grad()
-    def regrouped(self, visible: Tensor, extra: Context | None = None) -> FunctionAdvice:
+    def regrouped(self, visible: Tensor) -> FunctionAdvice:
         """For groups that see prefixes of the whole context."""
-        source = Source(self.source.context, visible, extra)
-        if extra is not None:
-            return self.advisor.read_groups(source)
+        source = Source(self.source.context, visible)
         hypotheses = self._hypotheses and self._hypotheses.prefixes(visible)
         return FunctionAdvice(self.advisor, source, self.state.prefixes(visible), hypotheses)
 

@@ -44,13 +44,12 @@ def read(
     kernels: Kernels,
     context: Context,
     visible: Tensor | None = None,
-    extra: Context | None = None,
     standardise: bool = False,
 ) -> Posterior:
     """Take a context in, for groups that see prefixes of it, or for one group that sees all.
 
-    `visible` [batch, group, context] says what each group sees. `extra` [batch * group, 1] gives
-    each group one observation of its own. `standardise` is for outcomes in a user's units.
+    `visible` [batch, group, context] says what each group sees. `standardise` is for outcomes in a
+    user's units.
     """
     dtype = kernels.noise.dtype
     designs, outcomes = context.designs.to(dtype), context.outcomes
@@ -60,13 +59,12 @@ def read(
         outcomes = outcomes * kept
     columns = torch.stack([outcomes, torch.ones_like(outcomes)], -1)[..., : 1 + standardise]
     white = _over(factor.to(columns.dtype), columns[:, None])
-    found = Posterior(
+    return Posterior(
         kernels, designs, outcomes, factor, white,
         visible=None if visible is None else visible.to(dtype),
         kept=kept,
         units=Units.of(outcomes) if standardise else None,
     )  # fmt: skip
-    return found if extra is None else found.with_extra(extra)
 
 
 def _kept(visible: Tensor) -> Tensor:
@@ -79,7 +77,7 @@ def _kept(visible: Tensor) -> Tensor:
 
 
 def _factor(kernels: Kernels, designs: Tensor, kept: Tensor | None) -> Tensor:
-    """Of the outcomes' covariance [batch, kernel, n, n]; what nobody sees is apart from all."""
+    """Of the outcomes' covariance [batch, kernel, n, n]; unseen ones are independent."""
     batch, count, _ = designs.shape
     if count <= LONG:
         return _factor_of_few(kernels, designs, kept)
@@ -141,7 +139,6 @@ class Posterior:
     visible: Tensor | None = None  # [batch, group, context], 1 for what a group sees; None: all
     kept: Tensor | None = None  # [batch, context], 0 for what no group sees
     units: Units | None = None
-    extra: Extra | None = None
     which: Tensor | None = None  # [kernel], of those on offer; None: all
     memory: Memory = field(default_factory=Memory, repr=False)
 
@@ -161,21 +158,6 @@ class Posterior:
         if self.units is None:
             return self.white[..., 0]
         return self.units.standardise_whitened(self.white).to(self.factor.dtype)
-
-    def with_extra(self, context: Context) -> Posterior:
-        """With one observation more a group, [batch * group, 1]."""
-        batch, groups = len(self.designs), len(context.outcomes) // len(self.designs)
-        visible = self.visible
-        if visible is None:
-            visible = self.designs.new_ones(batch, groups, self.count)
-        grown = replace(self, visible=visible)
-        design = context.designs.to(self.designs.dtype).view(batch, groups, 1, -1)
-        row = grown._rows(design)[..., 0] * visible.mT[:, None]  # [batch, kernel, context, group]
-        root = self._unexplained(row.square().sum(2)).sqrt()
-        outcome = context.outcomes.view(batch, 1, groups)
-        value = (outcome - (row * self.whitened[..., None]).sum(2)) / root
-        grown.extra = Extra(design, outcome[:, 0], row, root, value)
-        return grown
 
     def extend(self, design: Tensor, outcome: Tensor) -> Posterior:
         """With one more observation of a single group: design [batch, design], outcome [batch]."""
@@ -212,7 +194,7 @@ class Posterior:
         return replace(self, visible=seen, memory=Memory())
 
     def episodes(self, rows: slice) -> Posterior:
-        """Of some episodes, without extra observations."""
+        """Of some episodes."""
         parts = ("designs", "outcomes", "factor", "white", "visible", "kept")
         some = {name: part[rows] for name in parts if (part := getattr(self, name)) is not None}
         units = self.units and Units(self.units.loc[rows], self.units.scale[rows])
@@ -256,9 +238,6 @@ class Posterior:
         else:
             squares, roots = ((part @ self.visible.mT).mT for part in parts)
             count = self.visible.sum(-1)[..., None]
-        if self.extra is not None:
-            squares = squares + self.extra.value.square().mT
-            roots, count = roots + self.extra.root.log().mT, count + 1
         return squares, roots, count
 
     @cached_property
@@ -277,35 +256,25 @@ class Posterior:
         return torch.cat([evidence.log_scale, weight, count], -1)
 
     def moments(self, points: Tensor) -> tuple[Tensor, Tensor]:
-        """Means [batch, kernel, group, n] at points [batch, n, design] or a group's own.
+        """Means [batch, kernel, group, n] at points [batch, n, design].
 
         And what is left of each kernel's unit variance there, noise included.
         """
-        mean, explained = self.means(points), self._explained(points)
-        if self.extra is not None:
-            column = self.extra.column(self.kernels, points, self._rows(points))
-            mean = mean + column * self.extra.value[..., None]
-            explained = explained + column.square()
-        return mean, self._unexplained(explained)
+        return self.means(points), self._unexplained(self._explained(points))
 
     def means(self, points: Tensor) -> Tensor:
-        """Likewise, by what groups share alone."""
-        rows = self._rows(points)
-        if self.visible is None:
-            return self.whitened[:, :, None] @ rows[..., 0, :]
-        value = self.visible[:, None] * self.whitened[:, :, None]  # [batch, kernel, group, context]
-        if points.dim() == 3:
-            return value @ rows[..., 0, :]
-        return torch.einsum("bkngm,bkgn->bkgm", rows, value)
+        """The means alone."""
+        value = self.whitened[:, :, None]
+        if self.visible is not None:
+            value = self.visible[:, None] * value  # [batch, kernel, group, context]
+        return value @ self._known(points).rows
 
     def _explained(self, points: Tensor) -> Tensor:
         """The share of a kernel's variance that each group explains, [batch, kernel, group, n]."""
+        known = self._known(points)
         if self.visible is None:
-            return self._known(points).explained[:, :, None]
-        squares = self._rows(points).square()
-        if points.dim() == 3:
-            return self.visible[:, None] @ squares[..., 0, :]
-        return torch.einsum("bkngm,bgn->bkgm", squares, self.visible)
+            return known.explained[:, :, None]
+        return self.visible[:, None] @ known.rows.square()
 
     def unexplained(self, points: Tensor) -> Tensor:
         """What is left of an outcome's variance at points, [batch, kernel, group, n]."""
@@ -316,12 +285,6 @@ class Posterior:
         noise = self.kernels.noise
         noise = noise.view(*noise.shape, *[1] * (explained.dim() - 2))
         return (1 - explained).clamp_min_(0).add_(noise)
-
-    def _rows(self, points: Tensor) -> Tensor:
-        """Points over the factor, [batch, kernel, context, 1 or group, n]."""
-        groups = 1 if points.dim() == 3 else points.shape[1]
-        rows = self._known(points).rows
-        return rows.view(*rows.shape[:-1], groups, points.shape[-2])
 
     def _known(self, points: Tensor) -> KnownPoints:
         """What was computed of points before, brought up to date."""
@@ -334,12 +297,12 @@ class Posterior:
     def _learn(self, points: Tensor, before: KnownPoints | None) -> KnownPoints:
         """Add rows for the observations that came since."""
         count = 0 if before is None else before.observed
-        flat, new = points.flatten(1, -2).to(self.designs.dtype), self.count - count
+        at, new = points.to(self.designs.dtype), self.count - count
         if new <= LONG:
-            return KnownPoints.of(points, before, self._new_rows(flat, before, slice(None)))
-        more = flat.new_empty(len(flat), self.kernels.number, new, flat.shape[1])
-        for some in _parts(self.kernels.number, len(flat) * new * max(new, flat.shape[1])):
-            more[:, some] = self._new_rows(flat, before, some)
+            return KnownPoints.of(points, before, self._new_rows(at, before, slice(None)))
+        more = at.new_empty(len(at), self.kernels.number, new, at.shape[1])
+        for some in _parts(self.kernels.number, len(at) * new * max(new, at.shape[1])):
+            more[:, some] = self._new_rows(at, before, some)
         return KnownPoints.of(points, before, more)
 
     def _new_rows(self, points: Tensor, before: KnownPoints | None, some: slice) -> Tensor:
@@ -355,8 +318,8 @@ class Posterior:
     def log_variance_share(self, candidates: Tensor, targets: Tensor, wanted: Tensor) -> Tensor:
         """The log share that outcomes at candidates take of the variance at a goal's targets.
 
-        [batch, group, query], of all kernels together, for candidates [batch, query, design] or a
-        group's own and targets [batch, target, design], of which those `wanted` count.
+        [batch, group, query], of all kernels together, for candidates [batch, query, design] and
+        targets [batch, target, design], of which those `wanted` count.
         """
         own = self._unexplained(self._explained(candidates))
         left = (1 - self._explained(targets)).clamp_min(LEAST_VARIANCE)
@@ -378,49 +341,25 @@ class Posterior:
 
         [batch, kernel, group * query, target]; the caller must not change it.
         """
-        a, b = self._rows(candidates), self._rows(targets)[..., 0, :]
+        a, b = self._known(candidates).rows, self._known(targets).rows
         if self.visible is not None:
-            wide = self._wide(candidates).flatten(1, 2).to(self.designs.dtype)
-            seen = (a * self.visible.mT[:, None, :, :, None]).flatten(3)
-            return self.kernels.covariance(wide, targets.to(wide.dtype)) - seen.mT @ b
+            seen = (a[..., None, :] * self.visible.mT[:, None, :, :, None]).flatten(3)
+            prior = self._prior_covariance(candidates, targets)
+            return prior.repeat(1, 1, self.groups, 1) - seen.mT @ b
         pair = self.memory.take_pair(candidates, targets)
         if pair is None:
-            points = (part.to(self.designs.dtype) for part in (candidates, targets))
-            pair = PairCovariance(candidates, targets, self.kernels.covariance(*points), 0)
-        pair = pair.brought_up(a[:, :, pair.observed :, 0], b[:, :, pair.observed :])
+            prior = self._prior_covariance(candidates, targets)
+            pair = PairCovariance(candidates, targets, prior, 0)
+        pair = pair.brought_up(a[:, :, pair.observed :], b[:, :, pair.observed :])
         self.memory.pair.append(pair)
         return pair.covariance
 
-    def _wide(self, points: Tensor) -> Tensor:
-        """Points of each group, [batch, group, n, design]."""
-        shared = points[:, None] if points.dim() == 3 else points
-        return shared.expand(len(self.designs), self.groups, *shared.shape[2:])
+    def _prior_covariance(self, a: Tensor, b: Tensor) -> Tensor:
+        """Of points given no data, [batch, kernel, n, m]."""
+        return self.kernels.covariance(a.to(self.designs.dtype), b.to(self.designs.dtype))
 
 
 def _bordered(factor: Tensor, row: Tensor, root: Tensor) -> Tensor:
     """A factor [batch, kernel, n, n] with one more row, its last number being `root`."""
     last = torch.cat([row, root], -1)[..., None, :]
     return torch.cat([F.pad(factor, (0, 1)), last], -2)
-
-
-@dataclass(frozen=True)
-class Extra:
-    """The last row of each group's factor: an observation that only this group has made."""
-
-    design: Tensor  # [batch, group, 1, design]
-    outcome: Tensor  # [batch, group]
-    row: Tensor  # [batch, kernel, context, group]
-    root: Tensor  # [batch, kernel, group]
-    value: Tensor  # [batch, kernel, group], the outcome over the factor
-
-    def column(self, kernels: Kernels, points: Tensor, rows: Tensor) -> Tensor:
-        """Points over this row of the factor, [batch, kernel, group, n]."""
-        batch, groups = self.design.shape[:2]
-        shared = points[:, None] if points.dim() == 3 else points
-        wide = shared.expand(batch, groups, *shared.shape[2:]).flatten(0, 1)
-        cross = kernels.covariance(self.design.flatten(0, 1), wide.to(self.design.dtype))[:, :, 0]
-        cross = cross.unflatten(0, (batch, groups)).transpose(1, 2)
-        rows = rows.expand(-1, -1, -1, groups, -1)
-        explained = torch.einsum("bkngm,bkng->bkgm", rows, self.row)
-        column: Tensor = (cross - explained) / self.root[..., None]
-        return column

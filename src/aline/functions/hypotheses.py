@@ -87,15 +87,14 @@ class Hypotheses(nn.Module):
         self,
         context: Context,
         visible: Tensor | None = None,
-        extra: Context | None = None,
         standardise: bool = False,
     ) -> Posterior:
         """Take a context in, as `ensemble.read`."""
         most = max(LEAST_HELD, HELD // max(1, context.length) ** 2)
         if self.kernels.number <= most or len(context.outcomes) > 1 or visible is not None:
-            return ensemble.read(self.kernels, context, visible, extra, standardise)
+            return ensemble.read(self.kernels, context, visible, standardise)
         which = self._likeliest(context, most, standardise)
-        found = ensemble.read(self.kernels.part(which), context, None, extra, standardise)
+        found = ensemble.read(self.kernels.part(which), context, None, standardise)
         return replace(found, which=which)
 
     def _likeliest(self, context: Context, count: int, standardise: bool) -> Tensor:
@@ -130,8 +129,8 @@ class Hypotheses(nn.Module):
     def log_information_gain(self, state: Posterior, candidates: Tensor, wanted: Tensor) -> Tensor:
         """The log of the nats that an outcome at each candidate gives about some parameters.
 
-        [batch, group, query] for candidates [batch, query, design] or a group's own, and parameters
-        `wanted` [batch, parameter]. As if the posterior were normal and the mean and log variance
+        [batch, group, query] for candidates [batch, query, design] and parameters `wanted`
+        [batch, parameter]. As if the posterior were normal and the mean and log variance
         of an outcome linear in the parameters: the outcome then informs about the first with the
         noise of its own variance, and about the second with a variance of two.
 

@@ -24,7 +24,7 @@ from aline.policies.importance import tempering_power
 ROUNDS = (64, 64)  # draws, each round around all points so far
 EFFECTIVE = 8.0  # hypotheses that count at least
 PARENTS = 32  # points that new ones are drawn around, at most
-WIDER = 1.5  # variance of a new one around its parent, over that of the posterior
+INFLATION = 1.5  # variance of a new one around its parent, over that of the posterior
 LEAST_VARIANCE = 1e-4
 FURTHEST = 2.8  # on the normal scale, which holds all but half a percent of a prior
 AT_ONCE = 2**20  # numbers of covariances that are computed at a time, so that they stay in cache
@@ -73,7 +73,7 @@ class Data(NamedTuple):
 
     @classmethod
     def of(cls, state: ensemble.Posterior) -> Data:
-        """All groups of a posterior, each with the observation that it alone has made."""
+        """All groups of a posterior."""
         batch, groups, count = len(state.designs), state.groups, state.count
         outcomes = state.outcomes
         if state.units is not None:
@@ -83,10 +83,6 @@ class Data(NamedTuple):
         seen = torch.ones(batch, groups, count, dtype=torch.bool)
         if state.visible is not None:
             seen = state.visible.bool()
-        if state.extra is not None:
-            designs = torch.cat([designs, state.extra.design], 2)
-            outcomes = torch.cat([outcomes, state.extra.outcome[..., None]], 2)
-            seen = torch.cat([seen, torch.ones_like(seen[..., :1])], 2)
         return cls(*(part.flatten(0, 1) for part in (designs, outcomes, seen)))
 
     def read(self, kernels: Kernels) -> ensemble.Posterior:
@@ -124,7 +120,7 @@ class Proposal(NamedTuple):
         power = tempering_power(log_weight, EFFECTIVE)
         tempered = (power * log_weight).softmax(-1)[..., None]
         apart = cloud.z - (tempered * cloud.z).sum(1, keepdim=True)
-        covariance = WIDER * power[..., None] * ((tempered * apart).mT @ apart)
+        covariance = INFLATION * power[..., None] * ((tempered * apart).mT @ apart)
         covariance.diagonal(dim1=-2, dim2=-1).add_(LEAST_VARIANCE)
         # Between that power and one: the proposal should reach a little further than the posterior.
         best, index = (power.sqrt() * log_weight).topk(min(PARENTS, log_weight.shape[1]), dim=1)

@@ -12,7 +12,7 @@ REMEMBERED = 4  # sets of points: a pool, a goal's, a few predictions
 
 
 class GrowingRows:
-    """A tensor that grows along its third axis, without a copy for whoever grows it first."""
+    """A tensor that grows along its third axis; the first to extend it needs no copy."""
 
     def __init__(self, first: Tensor, room: int):
         shape = list(first.shape)
@@ -93,7 +93,7 @@ class Memory:
         self.known = [*others[1 - REMEMBERED :], new]
 
     def take_pair(self, candidates: Tensor, targets: Tensor) -> PairCovariance | None:
-        """The covariance of two sets of points; it is then nobody else's."""
+        """The covariance of two sets of points, which then belongs to the caller alone."""
         for box in (self.pair, self.past):
             if box:
                 pair = box.pop()

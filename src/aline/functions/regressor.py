@@ -1,4 +1,4 @@
-"""Active learning for whoever has a table and no simulator, in scikit-learn's words."""
+"""Active learning from a table, without a simulator, with scikit-learn's interface."""
 
 from __future__ import annotations
 
@@ -59,11 +59,14 @@ class ActiveRegressor:
         self._seen: Array = np.zeros((0, 0))  # the smallest and largest of what was seen
 
     def query(self, X: Any, count: int | None = None) -> Any:
-        """The row of a pool X [row, column] whose label would tell most about all rows.
+        """The row of a pool X [row, column] whose label would be most informative about all rows.
 
         With a `count`, a list of so many rows to be labelled together. Rows that were taught
         already are not asked for again while there are others. Rows are counted from 0, in a
         DataFrame too: X.iloc[row].
+
+        >>> 0 <= learner.query(pool) < 40
+        True
         """
         pool = self._read(X)
         if count is not None and not 1 <= count <= len(pool):
@@ -74,7 +77,10 @@ class ActiveRegressor:
         return rows[0] if count is None else rows
 
     def teach(self, X: Any, y: Any) -> ActiveRegressor:
-        """Add labels y [row] of rows X [row, column]; one row may come alone."""
+        """Add labels y [row] of rows X [row, column]; one row may come alone.
+
+        >>> _ = learner.teach([[10.0, 2.0, 5.0], [20.0, 3.0, 5.0]], [3.1, 4.2])
+        """
         x, labels = self._read(X, row=True), np.asarray(y, dtype=np.float64).reshape(-1)
         if len(x) != len(labels):
             raise InputError(f"teach takes a label a row, got {len(x)} rows, {len(labels)} labels")
@@ -89,6 +95,9 @@ class ActiveRegressor:
         """Expected labels [row] of rows X, and with `return_std` their standard deviations.
 
         Arrays; of a DataFrame, Series with its index.
+
+        >>> learner.predict([[12.5, 2.0, 5.0]]).shape
+        (1,)
         """
         if not len(self._y):
             raise StateError("nothing was taught yet: teach(X, y) first")

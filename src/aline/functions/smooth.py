@@ -22,6 +22,7 @@ from aline.episodes import Context
 from aline.functions import ensemble
 from aline.functions.ensemble import NOISE_RATIO, Posterior
 from aline.functions.kernels import Kernels
+from aline.spaces.outcomes.mixture import LOG_SQRT_2PI
 
 ODDS = 4.0  # of a function beyond the task's prior, before any data
 LENGTHSCALE = (0.5, 1.5)  # for designs in [-1, 1]: a middle, and the spread of the log
@@ -43,7 +44,6 @@ SCORING = 8  # kernels at most
 PREDICTING = 160  # over the number of observations: kernels for a prediction, if more than these
 ENOUGH = 0.4  # of the last scoring kernels that must count for them to be used again
 NOISES = (3e-4, 1e3)  # over the outcomes' spread: beyond these a known one makes no difference
-_LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 
 
 class Weighted(NamedTuple):
@@ -296,7 +296,7 @@ def _log_prior(place: Tensor) -> Tensor:
     """The log mass [batch, kernel] of a cell one step wide; of noise ratios the prior is flat."""
     middle, spread = LENGTHSCALE
     z = (FIRST[0] - STEP[0] * place[..., :-1] - math.log(middle)) / spread
-    density = -0.5 * z.square() - math.log(spread) - _LOG_SQRT_2PI
+    density = -0.5 * z.square() - math.log(spread) - LOG_SQRT_2PI
     return (density + math.log(STEP[0])).sum(-1) + math.log(STEP[1])
 
 
@@ -321,4 +321,4 @@ def _log_evidence(other: Posterior, noise_known: bool) -> Tensor:
 def _log_half_normal(log_variance: Tensor) -> Tensor:
     """The density of the log of a noise's variance when the noise's deviation is half normal."""
     size = log_variance - 2 * math.log(NOISE)
-    return 0.5 * (size - size.exp()) - _LOG_SQRT_2PI
+    return 0.5 * (size - size.exp()) - LOG_SQRT_2PI

@@ -19,7 +19,8 @@ from torch.nn import functional as F
 from aline.errors import InputError
 from aline.functions.kernels import KINDS
 from aline.spaces import Box, Real
-from aline.tasks.task import PREDICTIONS, Named, Task
+from aline.tasks.spec import PREDICTIONS
+from aline.tasks.task import Named, Task
 
 NOISE = 0.01
 DEGREES = (math.inf, 3, 5)  # of freedom of a kernel's Student-t spectrum

@@ -64,10 +64,8 @@ class LandscapeAdvice(Advice):
         share = self.state.log_variance_share(candidates, goal.points, goal.points_mask)
         return STEEP * share.float()
 
-    def regrouped(self, visible: Tensor, extra: Context | None = None) -> LandscapeAdvice:
-        """For groups that see prefixes of the whole context, without observations of their own."""
-        if extra is not None:
-            raise InputError("a learned kernel chooses by itself: use policy='plugin'")
+    def regrouped(self, visible: Tensor) -> LandscapeAdvice:
+        """For groups that see prefixes of the whole context."""
         return LandscapeAdvice(self.advisor, self.source, self.state.prefixes(visible))
 
     def extend(self, design: Tensor, outcome: Tensor) -> LandscapeAdvice:

@@ -29,7 +29,7 @@ PLUG_INS = {
 
 
 class Frame(NamedTuple):
-    """Where a belief starts from: it is told relative to this mean, in units of this deviation."""
+    """Where a belief starts from: it is relative to this mean, in units of this deviation."""
 
     mean: Tensor
     std: Tensor
@@ -64,11 +64,8 @@ class Advice:
         """Logits [batch, group, n] of candidates for a goal, where the plug-in chooses."""
         raise InternalError("without a plug-in the network chooses")
 
-    def regrouped(self, visible: Tensor, extra: Context | None = None) -> Advice:
-        """For groups that see `visible` [batch, group, context] of the whole context.
-
-        `extra` [batch * group, 1] gives each group an observation of its own.
-        """
+    def regrouped(self, visible: Tensor) -> Advice:
+        """For groups that see `visible` [batch, group, context] of the whole context."""
         return Advice(*visible.shape)
 
     def extend(self, design: Tensor, outcome: Tensor) -> Advice:

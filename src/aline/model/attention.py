@@ -18,6 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from aline.model.tokens import flat
+
 PER_NAT = 1 / math.log(2)  # powers of two in one of e
 MOST = 120.0  # a power of two that can still be summed
 
@@ -45,8 +47,9 @@ class Absorbed(NamedTuple):
     """Keys as many tokens read them: the projections of queries and of readings multiplied in.
 
     A token then takes two large products a layer in place of two for each head of 8 numbers.
-    Logits are relative to those of the first key, which everyone sees, and in powers of two, which
-    take half as long as those of e. tests/model/test_attention.py holds it to `Layer.forward`.
+    Logits are relative to those of the first key, which everyone sees. In torch they are in powers
+    of two, which take half as long as those of e; in ONNX Runtime these take an eighth of those.
+    tests/model/test_attention.py holds it to `Layer.forward`.
     """
 
     keys: Tensor  # [batch, context * head, embed]
@@ -63,6 +66,18 @@ class Reading(NamedTuple):
 
     tokens: Tensor  # [batch, group, token, embed]
     raw: Tensor  # [batch, group, token, head * n], each head's average of the raw numbers
+
+
+def _unit() -> float:
+    """What absorbed logits are multiplied by."""
+    return 1.0 if torch.compiler.is_exporting() else PER_NAT
+
+
+def _powers(logits: Tensor) -> Tensor:
+    """Of absorbed logits, in place where that can be."""
+    if torch.compiler.is_exporting():
+        return logits.clamp(max=MOST / PER_NAT).exp()
+    return logits.clamp_max_(MOST).exp2_()
 
 
 def bias_of(mask: Tensor) -> Tensor:
@@ -83,6 +98,27 @@ def _side_by_side(
         for known, part in ((bias, keys), (more, more_keys))
     ]
     return torch.cat(parts, -1)
+
+
+def _read_in_groups(
+    logits: Tensor,
+    query: Tensor,
+    shared: Keys,
+    bias: Tensor | None,
+    private: Keys | None,
+    private_bias: Tensor | None,
+) -> Tensor:
+    """Averages of values [batch, head, group * token, value]; logits have an axis of groups."""
+    if bias is not None:
+        logits = logits + bias
+    if private is None:
+        return logits.softmax(-1).flatten(2, 3) @ shared.values
+    own = query.unflatten(2, logits.shape[2:4]) @ private.keys
+    if private_bias is not None:
+        own = own + private_bias
+    weights = torch.cat([logits, own], -1).softmax(-1)
+    common, mine = weights.split([logits.shape[-1], own.shape[-1]], -1)
+    return common.flatten(2, 3) @ shared.values + (mine @ private.values).flatten(2, 3)
 
 
 class Layer(nn.Module):
@@ -106,12 +142,8 @@ class Layer(nn.Module):
         Attention's scale is in the keys: they are fewer than the queries.
         """
         head_dim = hidden.shape[-1] // self.heads
-        split = (*hidden.shape[:-1], 2, self.heads, head_dim)
-        both = self.key_value(self.norm_key(hidden)).view(split)
-        if hidden.dim() == 3:
-            keys, values = both.permute(2, 0, 3, 1, 4)
-        else:
-            keys, values = both.permute(3, 0, 4, 1, 2, 5)
+        both = self.key_value(self.norm_key(hidden)).unflatten(-1, (2 * self.heads, head_dim))
+        keys, values = both.movedim(-2, 1).chunk(2, 1)
         if raw is not None:
             same = raw[:, None].expand(*values.shape[:-1], -1)
             values = torch.cat([values, same], -1)
@@ -119,9 +151,9 @@ class Layer(nn.Module):
 
     def feed(self, hidden: Tensor) -> Tensor:
         """The feed-forward half, for any shape [..., embed]."""
-        inner: Tensor = self.feed_in(self.norm_feed(hidden))
-        out: Tensor = self.feed_out(F.relu(inner, inplace=True))
-        return out.add_(hidden)
+        rows = flat(self.norm_feed(hidden))
+        out: Tensor = self.feed_out(F.relu(self.feed_in(rows), inplace=True))
+        return out.view(hidden.shape).add_(hidden)
 
     def attend(
         self,
@@ -139,19 +171,15 @@ class Layer(nn.Module):
             shared, private = shared.append(private.of_one_group()), None
         query = self.query(self.norm_query(tokens))
         query = query.view(batch, groups * count, self.heads, head_dim).transpose(1, 2)
-        # Sizes are given: of no token at all, as where a task has no parameters, none can be found.
-        logits = (query @ shared.keys).unflatten(2, (groups, count))
-        if bias is not None:
-            logits = logits + bias
-        if private is None:
-            read = logits.softmax(-1).flatten(2, 3) @ shared.values
+        logits = query @ shared.keys
+        if groups == 1:  # without an axis of groups: an exported graph has fewer nodes
+            logits = logits if bias is None else logits + bias[:, :, 0]
+            read = logits.softmax(-1) @ shared.values
         else:
-            own = query.unflatten(2, (groups, count)) @ private.keys
-            if private_bias is not None:
-                own = own + private_bias
-            weights = torch.cat([logits, own], -1).softmax(-1)
-            common, mine = weights.split([logits.shape[-1], own.shape[-1]], -1)
-            read = common.flatten(2, 3) @ shared.values + (mine @ private.values).flatten(2, 3)
+            read = _read_in_groups(
+                logits.unflatten(2, (groups, count)), query, shared, bias, private, private_bias
+            )
+        # Sizes are given: of no token at all, as where a task has no parameters, none can be found.
         read = read.transpose(1, 2).unflatten(1, (groups, count))  # [..., head, value]
         mixed, raw = read[..., :head_dim].flatten(-2), read[..., head_dim:].flatten(-2)
         return Reading(tokens + self.out(mixed), raw)
@@ -162,12 +190,13 @@ class Layer(nn.Module):
         """The keys of one group, for many tokens to read."""
         bias = _side_by_side(bias, shared, private_bias, private)
         keys, values = shared.append(private.of_one_group())
-        keys = (keys - keys[..., :1]) * PER_NAT
+        unit = _unit()
+        keys = (keys - keys[..., :1]) * unit
         heads, head_dim = keys.shape[1:3]
         of_token = keys.mT @ self.query.weight.view(heads, head_dim, -1)
         always = keys.mT @ self.query.bias.view(heads, head_dim, 1)
         if bias is not None:
-            always = always + PER_NAT * bias[:, :, 0].mT
+            always = always + unit * bias[:, :, 0].mT
         # A token's weights sum to one in every head, so the bias may come with the values.
         out = values @ self.out.weight.T.reshape(heads, head_dim, -1) + self.out.bias / heads
         return Absorbed(*(part.transpose(1, 2).flatten(1, 2) for part in (of_token, always, out)))
@@ -179,8 +208,8 @@ class Layer(nn.Module):
         longer than both products.
         """
         logits = torch.baddbmm(absorbed.bias, absorbed.keys, self.norm_query(tokens).mT)
-        weights = logits.clamp_max_(MOST).exp2_().unflatten(1, (-1, self.heads))
-        weights /= weights.sum(1, keepdim=True)  # [batch, context, head, token]
+        weights = _powers(logits).unflatten(1, (-1, self.heads))
+        weights = weights.div_(weights.sum(1, keepdim=True))  # [batch, context, head, token]
         return self.feed(torch.baddbmm(tokens, weights.flatten(1, 2).mT, absorbed.values))
 
     def forward(

@@ -11,7 +11,17 @@ from aline.errors import InputError
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """Sizes; the defaults are the paper's (appendix B.2)."""
+    """Sizes; the defaults are the paper's (appendix B.2).
+
+    >>> import aline
+    >>> from aline.tasks import get
+    >>> task = get("linear", horizon=2)
+    >>> small = aline.train(task, rounds=1, progress=False, model={"width": 16, "layers": 2})
+    >>> small.network.config.width
+    16
+    >>> ModelConfig.from_json(ModelConfig(width=16).to_json()).width
+    16
+    """
 
     width: int = 32
     heads: int = 4
@@ -39,6 +49,9 @@ class ModelConfig:
     # How often a guess of the posterior is made better by what a learned likelihood says near it
     # (model/emulator.py).
     newton_steps: int = 0
+    # Whether steps begin at one place, or at two that the learned likelihood tells apart: a
+    # posterior may have several modes (model/guesses.py).
+    guesses: Literal[1, 2] = 1
     # Whether q also knows every parameter given others (model/joint.py).
     joint: bool = True
     # Whether priors may be chosen, and values known, at run time (model/prior.py).
@@ -50,6 +63,11 @@ class ModelConfig:
     def __post_init__(self) -> None:
         if self.plugin is None and self.policy == "plugin":
             raise InputError("policy='plugin' needs a plugin, such as 'functions'")
+        if self.plugin is not None and self.policy != "plugin":
+            raise InputError(
+                f"the plugin {self.plugin!r} chooses designs itself: use policy='plugin', got "
+                f"policy={self.policy!r}"
+            )
         if self.priors and self.plugin is not None:
             raise InputError(f"priors=True is not for models with the plugin {self.plugin!r}")
         if self.width % self.heads:

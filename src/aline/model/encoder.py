@@ -49,12 +49,13 @@ class Encoded:
 
     def fold(self, tokens: Tensor) -> Tensor:
         """[batch, group, ...] as rows and their groups."""
-        groups = 1 if self.is_expanded else self.shape[1]
-        return tokens.reshape(self.hidden[0].shape[0], groups, *tokens.shape[2:])
+        if not self.is_expanded:
+            return tokens
+        return tokens.reshape(self.hidden[0].shape[0], 1, *tokens.shape[2:])
 
     def unfold(self, tokens: Tensor) -> Tensor:
         """Back to [batch, group, ...]."""
-        return tokens.reshape(*self.shape, *tokens.shape[2:])
+        return tokens.reshape(*self.shape, *tokens.shape[2:]) if self.is_expanded else tokens
 
 
 class Encoder(nn.Module):
@@ -93,7 +94,7 @@ class Encoder(nn.Module):
         if encoded.context.mask is not None:
             visible = visible & encoded.context.mask[:, None]
         shape = (visible.shape[0], visible.shape[1])
-        advice = encoded.advice.regrouped(visible, extra)
+        advice = encoded.advice.regrouped(visible)
         if self.config.context == "full":
             expanded = self.encode(_expand(encoded.context, visible, extra))
             return replace(expanded, shape=shape, advice=advice, is_expanded=True)

@@ -1,7 +1,7 @@
 """The joint posterior: every parameter given the data and the values of any others.
 
 By the chain rule, in any order, these conditionals are a joint density, and draws one parameter
-after the other have the dependence in them. A conditional is told in units of the marginal
+after the other have the dependence in them. A conditional is in units of the marginal
 posterior, and so are the values that it is given: however narrow the posterior is, what one
 parameter says about another is then a matter of numbers near one.
 """
@@ -20,6 +20,7 @@ from torch.nn.functional import one_hot
 from aline.model.advice import Frame
 from aline.model.config import ModelConfig
 from aline.model.emulator import FIRST_TRUST, Evidence, trusted_mixture
+from aline.model.guesses import Guesses
 from aline.model.tokens import Mlp, octaves_of
 from aline.spaces.outcomes.mixture import STD_FLOOR, Mixture, mixture_start, read_mixture
 
@@ -112,7 +113,12 @@ class Joint:
 
     network: Network
     encoded: Encoded
-    marginals: Mixture  # [batch, group, parameter]
+    guesses: Guesses
+
+    @property
+    def marginals(self) -> Mixture:
+        """Of each parameter by itself, [batch, group, parameter]."""
+        return self.guesses.marginals
 
     @cached_property
     def frame(self) -> Frame:
@@ -125,10 +131,28 @@ class Joint:
         """What a learned likelihood says of how parameters depend on each other."""
         if self.network.emulator is None:
             return None
-        return self.network.evidence(self.encoded, self.frame)
+        return self.network.evidence(self.encoded, self.guesses.frame)
+
+    def guess_given(self, asked: Tensor, known: Known, own: Frame) -> Frame:
+        """What the evidence says of parameters `asked` [batch, group, n], in units of `own`.
+
+        Each guess says where they lie; known values say how likely each guess is.
+        """
+        assert self.evidence is not None
+        around = self.guesses.frame
+        mean, std = (part[:, :, :, None] for part in around)
+        away = ((known.values[:, :, None] - mean) / std).clamp(-FAR, FAR)
+        at = asked[:, :, None].expand(*around.mean.shape[:3], -1)
+        found = self.evidence.conditional(away, known.mask[:, :, None], at)
+        place, unit = (part.gather(-1, at) for part in around)
+        place, spread = place + unit * found.mean, unit * found.std
+        weight = self.guesses.given(known.values, known.mask).exp().detach()
+        mean = (weight * place).sum(2)
+        square = (weight * (spread.square() + (place - mean[:, :, None]).square())).sum(2)
+        return Frame((mean - own.mean) / own.std, square.sqrt() / own.std)
 
     def _given(self, asked: Tensor, known: Known) -> Mixture:
-        return self.network.given(self.encoded, asked, known, self.frame, self.evidence)
+        return self.network.given(self, asked, known)
 
     @torch.no_grad()
     def marginals_given(self, column: int, place: int) -> Mixture:

@@ -27,7 +27,13 @@ WEIGHTS, CARD = "weights.safetensors", "card.json"
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """What `train` returns and `load` reads."""
+    """What `train` returns and `load` reads.
+
+    >>> import aline
+    >>> model = aline.load("detection")
+    >>> model.spec.parameters.names
+    ('threshold', 'slope', 'guess', 'lapse')
+    """
 
     network: Network
     training: Mapping[str, Any] = field(default_factory=dict)
@@ -44,13 +50,20 @@ class Model:
 
     @property
     def spec(self) -> Spec:
-        """The task without its simulator."""
+        """The task without its simulator.
+
+        >>> model.spec.horizon
+        64
+        """
         return self.network.spec
 
     def in_units(self, **ranges: tuple[float, float]) -> Model:
         """The same model for another range of designs, with parameters in the same units.
 
         For tasks that are the same on any axis: load("detection").in_units(stimulus=(-40, 0)).
+
+        >>> model.in_units(stimulus=(-40, 0)).spec.design.words()
+        'stimulus in [-40, 0]'
         """
         (axis, *_), config = self.spec.design.names, self.spec.config
         if set(ranges) != {axis} or not {"low", "high"} <= set(config):
@@ -75,6 +88,9 @@ class Model:
 
         Not the rest of its card, where measurements and fields of later versions may be added, and
         not its units: a network does not see them.
+
+        >>> model.digest == model.in_units(stimulus=(-40, 0)).digest
+        True
         """
         if self.trained is not None:
             return self.trained.digest
@@ -87,7 +103,11 @@ class Model:
         return found.hexdigest()
 
     def spent(self, what: str) -> float | None:
-        """Its training's "seconds", "episodes" or "rounds", with those that it went on from."""
+        """Its training's "seconds", "episodes" or "rounds", with those that it went on from.
+
+        >>> model.spent("seconds") > 60
+        True
+        """
         stages, stage = [], self.training
         while stage:
             stages.append(stage)
@@ -96,7 +116,11 @@ class Model:
         return sum(known) if known else None
 
     def card(self) -> dict[str, Any]:
-        """Everything but the weights, as plain data."""
+        """Everything but the weights, as plain data.
+
+        >>> sorted(model.card())
+        ['aline', 'measurements', 'model', 'task', 'training']
+        """
         return {
             "aline": __version__,
             "task": self.spec.to_json(),
@@ -106,7 +130,13 @@ class Model:
         }
 
     def save(self, folder: str | Path) -> Path:
-        """Write the weights with their card, and a readable copy of the card beside them."""
+        """Write the weights with their card, and a readable copy of the card beside them.
+
+        >>> import tempfile
+        >>> folder = model.save(f"{tempfile.mkdtemp()}/mine")
+        >>> sorted(path.name for path in folder.iterdir())
+        ['card.json', 'weights.safetensors']
+        """
         folder, card = Path(folder), self.card()
         write_tensors(folder / WEIGHTS, self.network.state_dict(), card)
         write_atomically(folder / CARD, (json.dumps(card, indent=2) + "\n").encode())
@@ -117,6 +147,9 @@ class Model:
 
         Experiments find it there and run faster (results/latency.json). It takes about half a
         minute; docs/format.md says what goes in and what comes out.
+
+        >>> model.export("mine.onnx")  # doctest: +SKIP
+        PosixPath('mine.onnx')
         """
         export = import_module("aline.engine.export").export  # which is above this package
         written: Path = export(self, path)
@@ -124,7 +157,12 @@ class Model:
 
     @classmethod
     def load(cls, folder: str | Path) -> Model:
-        """Read a folder that `save` wrote."""
+        """Read a folder that `save` wrote.
+
+        >>> import tempfile
+        >>> Model.load(model.save(f"{tempfile.mkdtemp()}/mine")).digest == model.digest
+        True
+        """
         path = Path(folder) / WEIGHTS
         tensors, card = read_tensors(path)
         try:

@@ -22,6 +22,7 @@ from aline.model.attention import Reading
 from aline.model.config import ModelConfig
 from aline.model.emulator import Emulator, Evidence, NewtonStep, points_around
 from aline.model.encoder import Encoded, Encoder, append_keys
+from aline.model.guesses import Guesses, spread_points, two_sides
 from aline.model.heads import Head
 from aline.model.joint import Conditional, Joint, Known
 from aline.model.policy import PolicyHalf, Proposal, Read
@@ -31,6 +32,9 @@ from aline.model.zoom import RawObservations, Zoom
 from aline.spaces import Belief, Real
 from aline.spaces.outcomes.mixture import STD_FLOOR, Mixture
 from aline.tasks import Spec
+
+WIDENED = 1.2  # by how much points are spread beyond a guess, which may be too narrow
+ROWS = 20  # whose likelihoods are emulated at a time
 
 
 class Decoded(NamedTuple):
@@ -51,6 +55,8 @@ class Summary(NamedTuple):
 
     decoded: Decoded
     moments: Tensor | None  # means, then log spreads, [batch, group, 2 * parameter]
+    places: Tensor | None = None  # of several guesses, log weight and means [..., guess, 1 + p]
+    with_points: Decoded | None = None  # the parameters, then the goal's points, if at hand
 
 
 class Network(Encoder):
@@ -69,24 +75,30 @@ class Network(Encoder):
             self.zoom = Zoom(
                 config.zoom_layers, design, self.raw_numbers.width - design, width, config.heads
             )
-        closer = 2 * design if self.zoom else 0
+        centres = 2 * design if self.zoom else 0  # the first and the last
         # On the network's scale a parameter is a number whose prior is N(0, 1).
         sizes = width, hidden, config.components
-        self.posterior_head = Head(Real(0.0, 1.0), *sizes, raw + closer)
+        self.posterior_head = Head(Real(0.0, 1.0), *sizes, raw + centres)
         self.predictive_head = Head(spec.outcome, *sizes, raw)
         self.emulator: Emulator | None = None
         self.newton_steps = nn.ModuleList()
+        self.spread_points: Tensor
         if config.newton_steps and len(spec.parameters) and config.plugin is None:
             self.emulator = Emulator(spec.outcome, design, spec.parameters, config.width)
-            self.newton_steps.extend(NewtonStep(*sizes) for _ in range(config.newton_steps))
+            steps = range(config.newton_steps)
+            one = width, hidden, -(-config.components // config.guesses), config.guesses
+            self.newton_steps.extend(NewtonStep(*one) for _ in steps)
+            self.register_buffer(
+                "spread_points", spread_points(len(spec.parameters)), persistent=False
+            )
         self.prior_tokens = PriorTokens(len(spec.parameters), config) if config.priors else None
         self.conditional: Conditional | None = None
         if config.joint and len(spec.parameters) > 1 and config.plugin is None:
-            self.conditional = Conditional(len(spec.parameters), raw + closer, config)
+            self.conditional = Conditional(len(spec.parameters), raw + centres, config)
         self.policy: PolicyHalf | None = None
         if config.policy != "plugin":
             summarised = len(spec.parameters) if config.shortcuts else 0
-            effects = self.emulator.effects if self.emulator and summarised else 0
+            effects = self.emulator.effects(config.guesses) if self.emulator and summarised else 0
             self.policy = PolicyHalf(spec.design, summarised, effects, config)
         self.point_advice = Added(self.advisor.point_width, hidden, width)
         self.context_advice = Added(self.advisor.context_width, hidden, width)
@@ -135,35 +147,42 @@ class Network(Encoder):
             decoded = self.decode_parameters(encoded)
             if self.policy is None or self.policy.summary is None:
                 return Summary(decoded, None)
-            return self.summary_of(decoded, self.posterior_of(encoded, decoded))
+            return self.summary_of(decoded, self.guesses_of(encoded, decoded)[-1])
 
-    def summary_of(self, decoded: Decoded, posterior: Mixture) -> Summary:
+    def summary_of(self, decoded: Decoded, guesses: Guesses) -> Summary:
         """As `summary`, where the posterior is at hand: its means and log spreads."""
         if self.policy is None or self.policy.summary is None:
             return Summary(decoded, None)
-        mean, std = posterior.moments()
-        return Summary(decoded, torch.cat([mean, std.clamp_min(STD_FLOOR).log()], -1))
+        mean, std = guesses.marginals.moments()
+        moments = torch.cat([mean, std.clamp_min(STD_FLOOR).log()], -1)
+        if self.emulator is None or self.config.guesses == 1:
+            return Summary(decoded, moments)
+        places = torch.cat([guesses.log_weight[..., None], guesses.frame.mean], -1)
+        return Summary(decoded, moments, places)
 
     def posterior(self, encoded: Encoded) -> Mixture:
         """Marginal posteriors [batch, group, parameter] on the network's scale."""
-        return self.guesses(encoded)[-1]
+        return self.guesses(encoded)[-1].marginals
 
-    def guesses(self, encoded: Encoded) -> list[Mixture]:
-        """The marginal posteriors as first guessed, then after each step: all are learned."""
-        return self._guesses_of(encoded, self.decode_parameters(encoded))
+    def guesses(self, encoded: Encoded) -> list[Guesses]:
+        """The posterior as first guessed, then after each step: all are learned."""
+        return self.guesses_of(encoded, self.decode_parameters(encoded))
 
     def predictive(self, encoded: Encoded, points: Tensor) -> Belief:
         """Beliefs [batch, group, n] about outcomes at points [batch, (group,) n, design]."""
         tokens, frame = self._point_tokens(encoded, points)
-        return self._predictive(encoded, self.decode(encoded, tokens), frame)
+        return self.predicted(encoded, self.decode(encoded, tokens), frame)
 
-    def beliefs(self, encoded: Encoded, points: Tensor) -> tuple[list[Mixture], Belief]:
+    def beliefs(self, encoded: Encoded, points: Tensor) -> tuple[list[Guesses], Belief]:
         """Of all parameters and of outcomes at points, decoded in one pass."""
+        both, frame = self.decode_with_points(encoded, points)
+        parameters, predicted = both.split([len(self.spec.parameters), points.shape[-2]])
+        return self.guesses_of(encoded, parameters), self.predicted(encoded, predicted, frame)
+
+    def decode_with_points(self, encoded: Encoded, points: Tensor) -> tuple[Decoded, Frame | None]:
+        """The parameters, then points, with the points' frame."""
         tokens, frame = self._point_tokens(encoded, points)
-        both = [self._parameter_tokens(encoded), tokens]
-        sizes = [part.shape[2] for part in both]
-        parameters, predicted = self.decode(encoded, torch.cat(both, 2)).split(sizes)
-        return self._guesses_of(encoded, parameters), self._predictive(encoded, predicted, frame)
+        return self.decode(encoded, torch.cat([self._parameter_tokens(encoded), tokens], 2)), frame
 
     def _parameter_tokens(self, encoded: Encoded) -> Tensor:
         tokens = self._with_prior(encoded, self.parameter_embedding.expand(*encoded.shape, -1, -1))
@@ -190,21 +209,54 @@ class Network(Encoder):
 
     def posterior_of(self, encoded: Encoded, decoded: Decoded) -> Mixture:
         """As `posterior`, of parameters that were decoded already."""
-        return self._guesses_of(encoded, decoded)[-1]
+        return self.guesses_of(encoded, decoded)[-1].marginals
 
-    def _guesses_of(self, encoded: Encoded, decoded: Decoded) -> list[Mixture]:
-        read, prior = self._looked_closely(encoded, decoded), self._frame_of_prior(encoded)
+    def guesses_of(self, encoded: Encoded, decoded: Decoded) -> list[Guesses]:
+        """As `guesses`, of parameters that were decoded already."""
+        read, prior = self._head_inputs(encoded, decoded), self._frame_of_prior(encoded)
         seen = read if prior is None else seen_from(prior, *read)
         belief: Mixture = self.posterior_head(*seen)
         frame = encoded.advice.parameter_frame() if prior is None else prior
-        found = [self._cut(encoded, belief if frame is None else belief.moved(*frame))]
+        belief = belief if frame is None else belief.moved(*frame)
+        found = [self._settled(encoded, Guesses.single(belief))]
+        start = found[-1].log_weight, found[-1].frame
+        if self.newton_steps and self.config.guesses == 2:
+            start = self._cut_in_two(encoded, found[-1].frame)
         for step in self.newton_steps:
-            guess = moments_of(found[-1])
-            found.append(self._cut(encoded, step(read[0], self.evidence(encoded, guess), guess)))
+            evidence = self.evidence(encoded, start[1])
+            found.append(self._settled(encoded, step(read[0], evidence, *start)))
+            start = found[-1].log_weight.detach(), found[-1].frame
         return found
 
+    @torch.no_grad()
+    def _cut_in_two(self, encoded: Encoded, guess: Frame) -> tuple[Tensor, Frame]:
+        """Where the posterior lies, by points all over a guess [batch, group, 1, parameter].
+
+        Log weights [batch, group, 2] and frames of two places.
+        """
+        unit = WIDENED * self.spread_points
+        points = guess.mean + guess.std * unit
+        log_prob = self._emulated_context(encoded, encoded.fold(points))
+        if encoded.extra is not None:
+            extra = self._emulated(encoded.fold(points), encoded.extra, 2)
+            log_prob = torch.cat([log_prob, extra], -1)
+        height = encoded.unfold(log_prob.sum(-1))
+        prior, away = self._frame_of_prior(encoded), points
+        if prior is not None:
+            away = (points - prior.mean[:, :, None]) / prior.std[:, :, None]
+        height = height - 0.5 * away.square().sum(-1) + 0.5 * (unit / WIDENED).square().sum(-1)
+        log_weight, sides = two_sides(unit.expand(points.shape), height)
+        mean = guess.mean + guess.std * sides.mean
+        return log_weight, Frame(mean, guess.std * sides.std)
+
+    def _settled(self, encoded: Encoded, guesses: Guesses) -> Guesses:
+        """What guesses say of discrete parameters."""
+        if self.spec.parameters.cells is None:
+            return guesses
+        return replace(guesses, parts=self._cut(encoded, guesses.parts))
+
     def _frame_of_prior(self, encoded: Encoded) -> Frame | None:
-        """What posteriors are told in units of; discrete parameters get theirs in `_cut`."""
+        """The units of posteriors; discrete parameters get theirs in `_cut`."""
         prior = self._prior(encoded)
         return None if prior is None else Frame(*self.spec.parameters.uncut(*prior))
 
@@ -213,18 +265,46 @@ class Network(Encoder):
         prior = encoded.prior
         if prior is not None and asked is not None:
             prior = Frame(*(part.expand(*encoded.shape, -1).gather(2, asked) for part in prior))
+        elif prior is not None:
+            prior = Frame(*(part[:, :, None] for part in prior))
         return self.spec.parameters.cut(belief, asked, prior)
 
     @torch.no_grad()
     def evidence(self, encoded: Encoded, guess: Frame) -> Evidence:
-        """What the emulator makes of the data near a guess [batch, group, parameter]."""
-        points = encoded.fold(points_around(guess))
-        log_prob = self._emulated(points, encoded.context, 1)
-        if encoded.bias is not None:
-            log_prob = log_prob.masked_fill(encoded.bias[:, 0, ..., 1:] < 0, 0.0)
+        """What the emulator makes of the data near guesses [batch, group, guess, parameter]."""
+        around = points_around(guess)
+        points = encoded.fold(around.flatten(2, 3))
+        log_prob = self._emulated_context(encoded, points)
         if encoded.extra is not None:
             log_prob = torch.cat([log_prob, self._emulated(points, encoded.extra, 2)], -1)
-        return Evidence.of(encoded.unfold(log_prob), guess, self._frame_of_prior(encoded))
+        prior = self._frame_of_prior(encoded)
+        if prior is not None:
+            prior = Frame(*(part[:, :, None] for part in prior))
+        each = encoded.unfold(log_prob).unflatten(2, around.shape[2:4])
+        return Evidence.of(each, guess, prior)
+
+    def _emulated_context(self, encoded: Encoded, points: Tensor) -> Tensor:
+        """Log likelihoods [row, group, point, n] of what each group sees; zero of what it does not.
+
+        Groups are prefixes, mostly: what lies behind a group's last observation is left out, and a
+        few rows at a time stay in the processor's cache.
+        """
+        if encoded.bias is None:
+            return self._emulated(points, encoded.context, 1)
+        hidden = encoded.bias[:, 0, ..., 1:] < 0  # [row, group, 1, n]
+        if encoded.shape[1] == 1:
+            return self._emulated(points, encoded.context, 1).masked_fill(hidden, 0.0)
+        found = points.new_zeros(*points.shape[:3], hidden.shape[-1])
+        for group in range(points.shape[1]):
+            seen = (~hidden[:, group]).any(0)[0].nonzero()
+            length = int(seen[-1]) + 1 if len(seen) else 0
+            for start in range(0, len(points), ROWS):
+                rows = slice(start, start + ROWS)
+                whole = encoded.context
+                part = Context(whole.designs[rows, :length], whole.outcomes[rows, :length])
+                some = self._emulated(points[rows, group, None], part, 1)
+                found[rows, group, :, :length] = some[:, 0]
+        return found.masked_fill_(hidden, 0.0)
 
     def learned_likelihood(self, theta: Tensor, designs: Tensor, outcomes: Tensor) -> Tensor:
         """Log likelihoods [..., n] by the emulator, of theta [..., parameter]; axes broadcast."""
@@ -244,53 +324,41 @@ class Network(Encoder):
         )
         return self.learned_likelihood(theta, designs, outcomes)
 
-    def joint(self, encoded: Encoded, marginals: Mixture | None = None) -> Joint:
-        """The joint posterior of all parameters; `marginals` where they are at hand."""
-        return Joint(self, encoded, marginals or self.posterior(encoded))
+    def joint(self, encoded: Encoded, guesses: Guesses | None = None) -> Joint:
+        """The joint posterior of all parameters; `guesses` where they are at hand."""
+        return Joint(self, encoded, guesses or self.guesses(encoded)[-1])
 
-    def given(
-        self,
-        encoded: Encoded,
-        asked: Tensor,
-        known: Known,
-        marginals: Frame,
-        evidence: Evidence | None,
-    ) -> Mixture:
-        """Beliefs [batch, group, n] about parameters with indices `asked`, each given its `known`.
-
-        `marginals` [batch, group, parameter] are q's moments at the same data, and `evidence` is
-        what a learned likelihood says there.
-        """
-        conditional = self.conditional
+    def given(self, joint: Joint, asked: Tensor, known: Known) -> Mixture:
+        """Beliefs [batch, group, n] about parameters `asked`, each given its `known`."""
+        conditional, encoded, marginals = self.conditional, joint.encoded, joint.frame
         if conditional is None:
             raise InternalError("this network knows each parameter by itself only")
         known = known._replace(values=self.spec.parameters.settled(known.values))
         relative = conditional.relative(known, marginals)
         tokens = self._with_prior(encoded, self.parameter_embedding[asked])
         tokens = tokens + conditional.tokens(known, relative)
-        looked = self._looked_closely(encoded, self.decode(encoded, tokens))
+        inputs = self._head_inputs(encoded, self.decode(encoded, tokens))
         own = Frame(*(part.gather(2, asked) for part in marginals))
-        guess = None
-        if evidence is not None:
-            guess = evidence.conditional(conditional.away(known, marginals), known.mask, asked)
-        zoom = (*looked, None)[2]
-        belief = conditional.belief(looked[0], looked[1], zoom, relative, own, guess)
+        guess = None if joint.evidence is None else joint.guess_given(asked, known, own)
+        zoom = (*inputs, None)[2]
+        belief = conditional.belief(inputs[0], inputs[1], zoom, relative, own, guess)
         return self._cut(encoded, belief, asked)
 
-    def _looked_closely(self, encoded: Encoded, decoded: Decoded) -> list[Tensor]:
-        """What a head makes a belief about parameters of."""
+    def _head_inputs(self, encoded: Encoded, decoded: Decoded) -> list[Tensor]:
+        """What a head turns into a belief about parameters."""
         if self.zoom is None:
             return self._read(encoded, decoded)
         tokens = self.norm(decoded.states[-1])
         zoomed, raw = self.zoom(tokens, decoded.raw, self._seen(encoded))
         return [encoded.unfold(part) for part in (zoomed.tokens, raw, zoomed.log_scale)]
 
-    def _predictive(self, encoded: Encoded, decoded: Decoded, frame: Frame | None) -> Belief:
+    def predicted(self, encoded: Encoded, decoded: Decoded, frame: Frame | None) -> Belief:
+        """As `predictive`, of points that were decoded already."""
         belief: Belief = self.predictive_head(*self._read(encoded, decoded))
         return belief if frame is None else belief.moved(*frame)
 
     def _read(self, encoded: Encoded, decoded: Decoded) -> list[Tensor]:
-        """What a head makes a belief of."""
+        """What a head turns into a belief."""
         return [self.norm(encoded.unfold(decoded.states[-1])), encoded.unfold(decoded.raw)]
 
     def _seen(self, encoded: Encoded) -> RawObservations:
@@ -313,7 +381,7 @@ class Network(Encoder):
         policy = self.learned_policy
         read = self._policy_read(encoded, summary, goal)
         candidates = _grouped(candidates)
-        effects = self._effects(candidates, summary.moments)
+        effects = self._effects(candidates, summary)
         tokens = policy.tokens(candidates, summary.moments, effects)
         tokens = tokens.expand(*encoded.shape, *tokens.shape[2:])
         if encoded.shape[1] == 1 and not self.is_learning:
@@ -323,11 +391,11 @@ class Network(Encoder):
         return policy.score(tokens)
 
     @torch.no_grad()
-    def _effects(self, candidates: Tensor, moments: Tensor | None) -> Tensor | None:
-        if self.emulator is None or moments is None:
+    def _effects(self, candidates: Tensor, summary: Summary) -> Tensor | None:
+        if self.emulator is None or summary.moments is None:
             return None
-        mean, log_std = moments.chunk(2, -1)
-        return self.emulator.effects_of(Frame(mean, log_std.exp()), candidates)
+        mean, log_std = summary.moments.chunk(2, -1)
+        return self.emulator.effects_of(Frame(mean, log_std.exp()), summary.places, candidates)
 
     def propose(self, encoded: Encoded, summary: Summary, goal: Goal) -> Proposal:
         """The box policy's point."""
@@ -364,20 +432,14 @@ class Network(Encoder):
     ) -> tuple[list[Tensor], Tensor]:
         """The goal's tokens as the policy's layers read them, and which of them count how much."""
         depth, weight = self.config.policy_layers, goal.log_weight
-        states = summary.decoded.states[-depth:]
-        if goal.points.shape[1]:
+        states = (summary.with_points or summary.decoded).states[-depth:]
+        if summary.with_points is None and goal.points.shape[1]:
             with torch.no_grad():
                 tokens, _ = self._point_tokens(encoded, goal.points)
                 points = self.decode(encoded, tokens).states[-depth:]
             states = [torch.cat(pair, 2) for pair in zip(states, points, strict=True)]
         bias = encoded.fold(weight[:, None].expand(*encoded.shape, -1))
         return states, bias[:, None, :, None, :]
-
-
-def moments_of(belief: Mixture) -> Frame:
-    """Means and standard deviations, as a frame that passes no gradient."""
-    mean, std = belief.moments()
-    return Frame(mean.detach(), std.detach().clamp_min(STD_FLOOR))
 
 
 def _grouped(points: Tensor) -> Tensor:

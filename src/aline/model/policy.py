@@ -28,7 +28,7 @@ class Proposal:
 
     mean: Tensor  # [batch, group, design]
     log_std: Tensor  # [batch, group, design]
-    strain: Tensor  # [batch, group, design], how far the head leans on the bounds of both
+    strain: Tensor  # [batch, group, design], how far the head's numbers exceed both bounds
 
     def __getitem__(self, index: Any) -> Proposal:
         """Of some groups."""

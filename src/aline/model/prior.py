@@ -1,8 +1,8 @@
 """What is known of the parameters before any data, where it differs from the task's own prior.
 
 On the network's scale the task's prior is N(0, 1). A prior that is chosen for an experiment is a
-normal there, and a value that is known is a very narrow one. A posterior is then told in units of
-its prior, as ever; what a known value says about other parameters is the learned likelihood's to
+normal there, and a value that is known is a very narrow one. A posterior is then in units of its
+prior, as ever; what a known value says about other parameters is the learned likelihood's to
 say, at that value.
 """
 

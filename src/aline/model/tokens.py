@@ -19,6 +19,11 @@ _BEYOND = ((1.4234372777, 2.7568153900, 1.3067284816, 0.17023821103),
            (1.0, 0.73700164250, 0.12021132975))  # fmt: skip
 
 
+def flat(x: Tensor) -> Tensor:
+    """Numbers [..., n] as rows, of which an exported graph has a product and a bias in one node."""
+    return x.reshape(-1, x.shape[-1])
+
+
 class Mlp(nn.Module):
     """Two linear layers with a ReLU between, as everywhere in the paper."""
 
@@ -29,9 +34,12 @@ class Mlp(nn.Module):
 
     def forward(self, x: Tensor, more: Tensor | None = None) -> Tensor:
         """[..., inputs] -> [..., outputs]; `more` [..., hidden] comes from further inputs."""
-        inner = self.first(x)
-        out: Tensor = self.second(F.relu(inner if more is None else inner + more, inplace=True))
-        return out
+        inner, shape = self.first(flat(x)), x.shape[:-1]
+        if more is not None:
+            wide = inner.view(*shape, inner.shape[-1]) + more
+            inner, shape = flat(wide), wide.shape[:-1]
+        out: Tensor = self.second(F.relu(inner, inplace=True))
+        return out.view(*shape, out.shape[-1])
 
 
 class Added(nn.Module):

@@ -149,8 +149,9 @@ class Averages(NamedTuple):
         weighed = torch.addmm(weigh_bias[:, None], weigh, hidden.flatten(0, 1).T)
         logits, pull = weighed.view(2, heads, *shape)
         if bias is not None:
-            logits += bias
-        weights = logits.clamp_(max=MOST).exp_()
+            logits = logits + bias
+        # Not in place in a part of a tensor, which an exported graph would scatter into the whole.
+        weights = logits.clamp(max=MOST).exp_()
         weights, pulls = (part.flatten(1, 3).transpose(0, 1) for part in (weights, weights * pull))
         total = 1 + weights.sum(-1, keepdim=True)
         # Each head reads its own part of the rows.

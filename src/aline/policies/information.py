@@ -1,9 +1,10 @@
-"""What a design is expected to tell, where a task's likelihood is at hand."""
+"""The expected information of a design, where a task's likelihood is at hand."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,7 +14,26 @@ from aline.tasks.task import BRANCHES
 
 LogProb = Callable[[Tensor, Tensor, Tensor], Tensor]
 """Log likelihood [..., n] of parameters [..., parameter], designs and outcomes [..., n, *]."""
+AT_ONCE = 2**17  # likelihood values held at a time, so that they stay in the cache
 WORST = -1e6  # a log likelihood of what cannot be: a sum of them stays a number
+
+
+class Effort(NamedTuple):
+    """What an estimate of the information may cost."""
+
+    truths: int  # that outcomes are to distinguish
+    asked: int  # of these, how many answer each design
+
+
+def information_by(
+    task: Task, effort: Effort, truths: Tensor, designs: Tensor, generator: torch.Generator
+) -> Tensor:
+    """The expected information [batch, design] with some of the truths; some episodes at a time."""
+    truths = truths[:, : effort.truths]
+    asked = min(effort.asked, truths.shape[1])
+    step = max(1, AT_ONCE // (truths.shape[1] * asked * designs.shape[1]))
+    parts = zip(truths.split(step), designs.split(step), strict=True)
+    return torch.cat([expected_information(task, z, x, asked, generator) for z, x in parts])
 
 
 def expected_information(
@@ -22,16 +42,16 @@ def expected_information(
     designs: Tensor,
     asked: int,
     generator: torch.Generator,
-    kernel: Tensor | None = None,
+    similarity: Tensor | None = None,
     log_prob: LogProb | None = None,
 ) -> Tensor:
-    """Nats [batch, design] that designs are expected to tell the truths apart by, at most log n.
+    """Nats [batch, design] by which outcomes distinguish the truths on average, at most log n.
 
     The truths [batch, n, parameter] are equally likely, on the network's scale, and the same for
     all designs [batch, design, axis]. Where outcomes are few each is visited with its probability;
     else the first `asked` truths answer, and each answer counts by how far it moves the weights of
-    all truths. With a kernel [batch, n, n] they count apart only as far as they differ in what it
-    is about. Without a likelihood of the task, `log_prob` stands for it.
+    all truths. With a `similarity` [batch, n, n] they count apart only as far as they are not
+    similar. Without a likelihood of the task, `log_prob` stands for it.
     """
     answers, is_all = _answers(task, truths, designs, asked, generator)
     # [batch, answer, truth, design]
@@ -41,13 +61,13 @@ def expected_information(
     total = each.logsumexp(2, keepdim=True)
     log_share = each - total
     share = log_share.exp()
-    if kernel is not None:
-        log_share = (kernel[:, None] @ share).clamp_min(1e-30).log()
-    told = (share * log_share).sum(2) + math.log(each.shape[2])  # [batch, answer, design]
+    if similarity is not None:
+        log_share = (similarity[:, None] @ share).clamp_min(1e-30).log()
+    gain = (share * log_share).sum(2) + math.log(each.shape[2])  # [batch, answer, design]
     if not is_all:
-        return told.mean(1)
+        return gain.mean(1)
     likely = (total[:, :, 0] - math.log(each.shape[2])).exp()
-    return (told * likely).sum(1)
+    return (gain * likely).sum(1)
 
 
 def _answers(

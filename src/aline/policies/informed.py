@@ -1,41 +1,29 @@
-"""Choosing by what a design is expected to tell, where the task itself can be asked.
+"""Choosing by the expected information of designs, where the task itself can be asked.
 
-Where two things must fit to a thousandth for a measurement to tell anything (baskets that a person
-likes nearly equally, say), a network that scores designs as they lie in their space is too blunt.
-But it knows which truths are still possible, and the task knows the rest: `explore` names designs
-that would tell much if such a truth were the case, and the likelihood says how much each of them
-is expected to tell the possible truths apart.
+Where two things must agree to a thousandth before a measurement is informative (baskets that a
+person likes nearly equally, say), a network that scores designs by where they lie is too coarse.
+But it knows which parameter values are still possible, and the task knows the rest: `explore` names
+designs that would be informative for given values, and the likelihood says how informative each is.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from aline.episodes import Context
 from aline.policies.importance import tempered
+from aline.policies.information import AT_ONCE, Effort, information_by
 from aline.spaces.outcomes import Mixture
 from aline.tasks import Task
 
 DRAWS = 2048  # from q, among which possible truths are sought
 EFFECTIVE = 48.0  # how many of them count at least
 TRUTHS = 64  # that are kept, all equally likely
-FEW = 16  # designs that are looked at closely
-AT_ONCE = 2**17  # likelihood values held at a time, so that they stay in the cache
-
-
-class Effort(NamedTuple):
-    """What judging a design may cost."""
-
-    truths: int  # that a design shall tell apart
-    asked: int  # of these, how many answer it
-
-
-GLANCE, ROUGH, CLOSE = Effort(16, 4), Effort(32, 8), Effort(TRUTHS, 16)
+FEW = 16  # designs whose information is estimated again
+QUICK, ROUGH, CLOSE = Effort(16, 4), Effort(32, 8), Effort(TRUTHS, 16)
 
 
 @dataclass(frozen=True)
@@ -87,9 +75,9 @@ class Informed:
         generator: torch.Generator,
         allowed: Tensor | None = None,
     ) -> Tensor:
-        """What designs are expected to tell [batch, query], -inf where they are not allowed."""
-        told = self.information(truths[:, : effort.truths], designs, effort.asked, generator)
-        return told if allowed is None else told.masked_fill(~allowed, -torch.inf)
+        """The designs' expected information [batch, query], -inf where they are not allowed."""
+        gain = information_by(self.task, effort, truths, designs, generator)
+        return gain if allowed is None else gain.masked_fill(~allowed, -torch.inf)
 
     def best(
         self,
@@ -98,40 +86,13 @@ class Informed:
         generator: torch.Generator,
         allowed: Tensor | None = None,
     ) -> Tensor:
-        """The index [batch] of the allowed design that tells most: a rough look, then a close one.
+        """The index [batch] of the most informative allowed design.
 
-        Of many noisy estimates the best is the luckiest, so the few best are looked at again.
+        The largest of many noisy estimates is likely too large, so the few best are estimated
+        again, with less noise.
         """
         rough = self.judge(truths, designs, ROUGH, generator, allowed)
         few = rough.topk(min(FEW, designs.shape[1]), 1)
         near = designs.gather(1, few.indices[..., None].expand(-1, -1, designs.shape[-1]))
-        told = self.judge(truths, near, CLOSE, generator, few.values > -torch.inf)
-        return few.indices.gather(1, told.argmax(1, keepdim=True))[:, 0]
-
-    def information(
-        self, truths: Tensor, designs: Tensor, asked: int, generator: torch.Generator
-    ) -> Tensor:
-        """Nats [batch, query] that designs [batch, query, design] tell the truths apart by.
-
-        The truths [batch, n, parameter] are equally likely; the first `asked` of them answer every
-        design once (prior contrastive estimation with q as the prior, at most log n).
-        """
-        values = truths.shape[1] * min(asked, truths.shape[1]) * designs.shape[1]
-        step = max(1, AT_ONCE // values)
-        parts = zip(truths.split(step), designs.split(step), strict=True)
-        return torch.cat([self._information(*part, asked, generator) for part in parts])
-
-    def _information(
-        self, truths: Tensor, designs: Tensor, asked: int, generator: torch.Generator
-    ) -> Tensor:
-        batch, count = designs.shape[:2]
-        asked = min(asked, truths.shape[1])
-        source = truths[:, :asked].flatten(0, 1)
-        repeated = designs.repeat_interleave(asked, 0)
-        answers = self.task.worlds(source, generator).answer(repeated, generator)
-        answers = answers.view(batch, asked, 1, count)
-        # [batch, answering truth, truth, design]
-        each = self.task.log_prob(truths[:, None], designs[:, None, None], answers)
-        own = each[:, :, :asked].diagonal(dim1=1, dim2=2).mT  # [batch, answering truth, design]
-        evidence = each.logsumexp(2) - math.log(truths.shape[1])
-        return (own - evidence).mean(1)
+        gain = self.judge(truths, near, CLOSE, generator, few.values > -torch.inf)
+        return few.indices.gather(1, gain.argmax(1, keepdim=True))[:, 0]

@@ -13,7 +13,7 @@ from torch import Tensor
 from aline.engine import Engine
 from aline.episodes import Goal, Offer, take
 from aline.errors import InternalError
-from aline.policies.informed import GLANCE, TRUTHS, Informed
+from aline.policies.informed import QUICK, TRUTHS, Informed
 from aline.tasks import Task, simulator_of
 
 Generators = torch.Generator | Sequence[torch.Generator]
@@ -38,7 +38,8 @@ class LearnedPolicy:
 
     An informed policy judges designs by its task's likelihood (policies/informed.py): that of
     `task`, or of the built-in one that the network was trained for, and for all parameters whatever
-    the goal. Where there is none it is a pool policy. When `explore` is set, it only glances.
+    the goal. Where there is none it is a pool policy. When `explore` is set, a quick
+    estimate does.
 
     Episodes begin with `prior` [batch, parameter, 2], where it is not the task's own.
     """
@@ -122,7 +123,7 @@ class LearnedPolicy:
 
     def _choose_point(self, memory: Memory, offer: Offer | None, generators: Generators) -> Tensor:
         # Drawn even when not exploring: the policy learned with its spread, and needs it where
-        # its mean would tell nothing, as in the middle of a ring-shaped posterior.
+        # its mean is not informative, as in the middle of a ring-shaped posterior.
         proposal = self.engine.propose(memory.state, memory.goal)
         noise = _normal(proposal.mean.shape, generators)
         point = (proposal.mean + proposal.log_std.exp() * noise).clamp(-1, 1)
@@ -146,7 +147,7 @@ class LearnedPolicy:
         if offer is None:
             offer = Offer(informed.candidates(truths, self.candidates, generators))
         if self.explore:
-            gain = informed.judge(truths, offer.points, GLANCE, generators, offer.allowed)
+            gain = informed.judge(truths, offer.points, QUICK, generators, offer.allowed)
             index = gain.argmax(1)
         else:
             index = informed.best(truths, offer.points, generators, offer.allowed)

@@ -20,7 +20,7 @@ from aline.experiment.posterior import Posterior
 from aline.experiment.trial import Trial
 from aline.files import write_atomically
 from aline.model import Model
-from aline.spaces import Binary, Box
+from aline.spaces import Box
 from aline.zoo import load
 
 Collision = Literal["rename", "overwrite", "fail"]
@@ -38,6 +38,12 @@ class AlineHandler:
     Without a model, `range=(-40, 0)` in dB or another logarithmic unit takes the shipped model
     "detection", and `nAFC=2` says that its guess rate is 1/2. `known` are values of other
     parameters, in the task's units, and `prior` priors, as `aline.Experiment` has them.
+
+    >>> handler = AlineHandler("psychometric", nTrials=5, target=["threshold"])
+    >>> for level in handler:
+    ...     handler.addResponse(level > 0.5)
+    >>> handler.finished, len(handler.intensities)
+    (True, 5)
     """
 
     def __init__(
@@ -74,7 +80,7 @@ class AlineHandler:
                 f"a handler's levels are numbers, and this model's are {axis.words()}: use "
                 "aline.Experiment"
             )
-        if not isinstance(model.spec.outcome, Binary):
+        if not model.spec.outcome.is_yes_or_no:
             raise InputError(
                 "a handler takes a yes or a no, and this model's trials give "
                 f"{model.spec.outcome.words()}: use aline.Experiment"
@@ -122,6 +128,12 @@ class AlineHandler:
         """Go on with the handler of this name in a storage, after a crash or on another day.
 
         Every response is there; a trial that was open is given up. What `addOtherData` kept is not.
+
+        >>> import tempfile
+        >>> url = f"sqlite:///{tempfile.mkdtemp()}/lab.db"
+        >>> first = AlineHandler("psychometric", nTrials=5, storage=url, name="anna")
+        >>> AlineHandler.resume(url, "anna").nTrials
+        5
         """
         experiment = Experiment.resume(storage, name or None, model=model)
         for trial in experiment.trials:
@@ -157,6 +169,9 @@ class AlineHandler:
         """The next trial's level.
 
         A trial that got no response is given up, and another takes its place.
+
+        >>> -5 <= AlineHandler("psychometric", nTrials=5).next() <= 5
+        True
         """
         self._give_up()
         if self.finished or self.experiment.finished:
@@ -189,7 +204,14 @@ class AlineHandler:
         raise StopIteration
 
     def addResponse(self, result: Any, intensity: float | None = None) -> None:
-        """Tell the answer, 1 or 0; `intensity` is the level really shown, if it was another."""
+        """Tell the answer, 1 or 0; `intensity` is the level really shown, if it was another.
+
+        >>> handler = AlineHandler("psychometric", nTrials=5)
+        >>> level = handler.next()
+        >>> handler.addResponse(1, intensity=1.25)
+        >>> handler.intensities
+        [1.25]
+        """
         if self._trial is None:
             raise StateError("addResponse needs a trial: call next() first, and answer it once")
         shown = self.intensities[-1] if intensity is None else intensity
@@ -205,7 +227,12 @@ class AlineHandler:
             self._exp.addData(f"{self.name}.response", result)
 
     def addOtherData(self, dataName: str, value: Any) -> None:
-        """Keep something else about this trial, such as a reaction time, beside the response."""
+        """Keep something else about this trial, such as a reaction time, beside the response.
+
+        >>> handler.addOtherData("rt", 0.41)
+        >>> handler.otherData["rt"][-1]
+        0.41
+        """
         if self.thisTrialN < 0:
             raise StateError("addOtherData needs a trial: call next() first")
         values = self.otherData.setdefault(dataName, [])
@@ -215,19 +242,29 @@ class AlineHandler:
             self._exp.addData(f"{self.name}.{dataName}", value)
 
     def importData(self, intensities: Sequence[float], results: Sequence[Any]) -> None:
-        """Take in trials measured earlier; they do not count towards nTrials."""
+        """Take in trials measured earlier; they do not count towards nTrials.
+
+        >>> handler.importData([-1.0, 2.0], [0, 1])
+        """
         self.experiment.attach({self._axis: list(intensities)}, list(results))
 
     # What was learned.
 
     @property
     def nTrials(self) -> int:
-        """How many trials are planned."""
+        """How many trials are planned.
+
+        >>> handler.nTrials
+        5
+        """
         return self.experiment.horizon
 
     @property
     def target(self) -> list[Target]:
-        """What is to be learned; may be set between trials."""
+        """What is to be learned; may be set between trials.
+
+        >>> handler.target = ["slope"]
+        """
         return self.experiment.target
 
     @target.setter
@@ -236,32 +273,55 @@ class AlineHandler:
 
     @property
     def data(self) -> list[float]:
-        """The responses, as PsychoPy's staircases name them."""
+        """The responses, as PsychoPy's staircases name them.
+
+        >>> len(handler.data)
+        5
+        """
         return self.responses
 
     @property
     def posterior(self) -> Posterior:
-        """What is known about the parameters."""
+        """What is known about the parameters.
+
+        >>> handler.posterior.names
+        ('threshold', 'slope', 'guess', 'lapse')
+        """
         return self.experiment.posterior()
 
     @property
     def paramEstimate(self) -> dict[str, float]:
-        """The posterior mean of every parameter."""
+        """The posterior mean of every parameter.
+
+        >>> sorted(handler.paramEstimate)
+        ['guess', 'lapse', 'slope', 'threshold']
+        """
         return self.posterior.mean
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Why not to believe the estimates; each is also logged once, when it comes up."""
+        """Why not to believe the estimates; each is also logged once, when it comes up.
+
+        >>> handler.warnings
+        ()
+        """
         return self.experiment.warnings
 
     # An ExperimentHandler it may belong to.
 
     def setExp(self, exp: Any) -> None:
-        """Called by ExperimentHandler.addLoop."""
+        """Called by ExperimentHandler.addLoop.
+
+        >>> handler.setExp(None)
+        """
         self._exp = exp
 
     def getExp(self) -> Any:
-        """The ExperimentHandler it belongs to, or None."""
+        """The ExperimentHandler it belongs to, or None.
+
+        >>> handler.getExp() is None
+        True
+        """
         return self._exp
 
     # Files.
@@ -272,7 +332,11 @@ class AlineHandler:
         encoding: str = "utf-8",
         fileCollisionMethod: Collision = "rename",
     ) -> str:
-        """Everything as JSON: returned, and written where a file is named."""
+        """Everything as JSON: returned, and written where a file is named.
+
+        >>> handler.saveAsJson().startswith("{")
+        True
+        """
         text = json.dumps(self._summary(), indent=2) + "\n"
         if fileName is not None:
             _write(_suffixed(fileName, ".json"), text, encoding, fileCollisionMethod)
@@ -289,6 +353,10 @@ class AlineHandler:
         """A table, a line a trial; above it what was estimated, unless `matrixOnly`.
 
         Separated by tabs in a .tsv file, or by commas where `delim` or the name says so.
+
+        >>> import tempfile
+        >>> handler.saveAsText(f"{tempfile.mkdtemp()}/anna").name
+        'anna.tsv'
         """
         if delim is None:
             delim = "," if Path(fileName).suffix == ".csv" else "\t"

@@ -19,11 +19,16 @@ class MultiAline:
     A condition is a dict with a `label` and settings of `AlineHandler`, which override those given
     for all:
 
-        conditions = [{"label": "left"}, {"label": "right", "startIntensity": -10}]
-        stairs = MultiAline(conditions, nAFC=2, range=(-40, 0), nTrials=32)
-        for level, condition in stairs:
-            ...
-            stairs.addResponse(correct)
+    >>> conditions = [{"label": "left"}, {"label": "right", "startIntensity": -2}]
+    >>> stairs = MultiAline(conditions, model="psychometric", nTrials=4)
+    >>> for level, condition in stairs:
+    ...     stairs.addResponse(level > 0)
+    ...     stairs.addOtherData("rt", 0.41)
+    >>> stairs.finished, stairs.running, stairs.currentStaircase.name in ("left", "right")
+    (True, [], True)
+    >>> import tempfile
+    >>> [path.name for path in stairs.saveAsText(f"{tempfile.mkdtemp()}/anna")]
+    ['anna_left.tsv', 'anna_right.tsv']
 
     `method` is "random" (each pass has every handler once, shuffled), "sequential", or "fullRandom"
     (any of them at each trial). With `storage`, each handler is an experiment of its label.
@@ -65,7 +70,15 @@ class MultiAline:
         method: Order = "random",
         seed: int = 0,
     ) -> MultiAline:
-        """Go on with handlers that were stored, by the labels of their conditions."""
+        """Go on with handlers that were stored, by the labels of their conditions.
+
+        >>> import tempfile
+        >>> url = f"sqlite:///{tempfile.mkdtemp()}/lab.db"
+        >>> sides = [{"label": "left"}, {"label": "right"}]
+        >>> first = MultiAline(sides, model="psychometric", nTrials=5, storage=url)
+        >>> len(MultiAline.resume(url, sides).running)
+        2
+        """
         found = cls.__new__(cls)
         found.conditions = [dict(one) for one in conditions]
         handlers = [AlineHandler.resume(storage, str(one["label"])) for one in conditions]

@@ -23,7 +23,26 @@ Value = float | str
 
 
 class Axis(ABC):
-    """One thing that can be set."""
+    """One thing that can be set.
+
+    >>> import torch
+    >>> from aline.spaces import Box, Levels, Log
+    >>> dose, side = Box(dose=Log(0.01, 1), side=["left", "right"]).axes.values()
+    >>> dose.words(), dose.text(0.1), dose.to_json(), side.names
+    ('in [0.01, 1], log', '0.1', {'kind': 'log'}, ('left', 'right'))
+    >>> dose.read("dose", [0.01, 1.0]), dose.plain([0.01, 1.0])
+    (tensor([0.0100, 1.0000]), [0.01, 1.0])
+    >>> side.number_of("right"), side.value_of(1.0)
+    (1, 'right')
+    >>> dose.to_network(torch.tensor(0.1)), dose.to_user(torch.tensor(0.0))
+    (tensor(0.), tensor(0.1000))
+    >>> dose.spread(torch.tensor(0.5)), side.settled(torch.tensor(0.2))
+    (tensor(0.), tensor(1.))
+    >>> dose.within((0.1, 1.0), torch.tensor(0.0))
+    tensor(0.1000)
+    >>> dose.contains((0.1, 1.0), torch.tensor([0.05, 0.5]))
+    tensor([False,  True])
+    """
 
     kind: ClassVar[str]
     low: float  # the least number
@@ -213,7 +232,13 @@ class Levels(Axis):
         return ((x + 1) / 2 * self._steps).round().clamp(0, len(self.values) - 1)
 
     def which(self, x: Tensor) -> Tensor:
-        """Which level network values [...] are, as [..., level]: one at it, zero elsewhere."""
+        """Which level network values [...] are, as [..., level]: one at it, zero elsewhere.
+
+        >>> import torch
+        >>> Levels(["a", "b", "c"]).which(torch.tensor([-1.0, 1.0]))
+        tensor([[1., 0., 0.],
+                [0., 0., 1.]])
+        """
         rank = (x + 1) / 2 * self._steps
         places = torch.arange(len(self.values), dtype=x.dtype)
         return (1 - (rank[..., None] - places).abs()).clamp_min(0)

@@ -1,7 +1,7 @@
 """Which designs are possible, where axes depend on each other.
 
 A condition is a function of the design's columns, such as `lambda d: d["late"] > d["soon"]`. It is
-called once with stand-ins that note what is done to them. So it becomes plain data that a model's
+called once with symbols that record the operations on them. So it becomes plain data that a model's
 card keeps, as long as it is made of numbers, names of levels, arithmetic and comparisons. Any other
 function works too, but stays in the task's own file.
 """
@@ -100,9 +100,9 @@ class Condition:
             raise InputError(
                 f'where takes a function, where(lambda d: d["late"] > d["soon"]), got {function!r}'
             )
-        stand_ins = {name: Term([_AXIS, name], axes) for name in axes}
+        symbols = {name: Term([_AXIS, name], axes) for name in axes}
         try:
-            found = function(_Named(stand_ins))
+            found = function(_Named(symbols))
         except InputError:
             raise
         except (TypeError, AttributeError, ValueError, RuntimeError):

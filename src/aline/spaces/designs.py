@@ -28,6 +28,27 @@ class Design:
     """Named design axes; `points` is None for a box, else the only allowed points.
 
     Points are numbers as the simulator sees them. `repeats` says whether one may be measured twice.
+
+    >>> from aline.spaces import Box, Pool
+    >>> box = Box(delay=(1, 9), side=["left", "right"]).where(lambda d: d["delay"] > 2)
+    >>> x = box.read({"delay": [3.0, 5.0], "side": ["left", "right"]})
+    >>> x.tolist(), box.to_user(x).tolist(), box.to_network(box.to_user(x)).shape
+    ([[-0.5, -1.0], [0.0, 1.0]], [[3.0, 0.0], [5.0, 1.0]], torch.Size([2, 2]))
+    >>> box.name_columns(x), box.name_values([5.0, 1.0])
+    ({'delay': tensor([3., 5.]), 'side': tensor([0, 1])}, {'delay': 5.0, 'side': 'right'})
+    >>> box.words(), box.is_linear, box.is_plain, box.named_width, box.named_levels(x)
+    ('delay in [1, 9], side one of left, right, where delay > 2', False, False, 0, [])
+    >>> box.allows(x), box.settled(x).shape, box.possible(x, x).shape
+    (tensor([True, True]), torch.Size([2, 2]), torch.Size([2, 2]))
+    >>> box.sample(2, 3, torch.Generator()).shape, box.spread_evenly(4).shape
+    (torch.Size([2, 3, 2]), torch.Size([4, 2]))
+    >>> box.spread(torch.zeros(1, 2)), box.read_numbers({"delay": 3.0, "side": "left"})
+    (tensor([[-1., -1.]]), tensor([[3., 0.]]))
+    >>> sorted(box.to_json())
+    ['axes', 'bounds', 'condition', 'points']
+    >>> box.knowing(box)
+    >>> Pool(dose=[0.1, 1.0]).point_columns()
+    {'dose': [0.1, 1.0]}
     """
 
     def __init__(

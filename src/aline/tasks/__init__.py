@@ -15,7 +15,8 @@ from aline.tasks.location import location
 from aline.tasks.psychometric import PRESETS, Psychometric
 from aline.tasks.retention import retention
 from aline.tasks.risk import risk
-from aline.tasks.task import PREDICTIONS, Spec, Task, World, is_differentiable
+from aline.tasks.spec import PREDICTIONS, Spec
+from aline.tasks.task import Task, World, is_differentiable
 
 
 def _plugged_in(module: str, name: str, description: str) -> Callable[..., Task]:

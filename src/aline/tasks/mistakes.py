@@ -104,6 +104,8 @@ def likelihood_doubts(task: Task) -> Iterator[str]:
     designs = task.spec.design.sample(WORLDS, DESIGNS, _seeded(1))
     outcomes = every.view(len(every), 1, 1, *every.shape[1:])
     log_prob = task.log_prob(theta, designs, outcomes.expand(-1, WORLDS, DESIGNS, *every.shape[1:]))
+    if bool(log_prob.isnan().any()):
+        raise InputError("log_likelihood returned NaN for possible outcomes: check its domain")
     total = log_prob.double().exp().sum(0)
     worst = float(total.flatten()[(total - 1).abs().nan_to_num(torch.inf).argmax()])
     if not abs(worst - 1) < UNSURE:

@@ -141,7 +141,13 @@ class Psychometric(Task):
         )
 
     def probability(self, theta: Named, design: Named) -> Tensor:
-        """P(yes | stimulus), in the user's units."""
+        """P(yes | stimulus), in the user's units.
+
+        >>> task = Psychometric(link="logistic", guess=0.5)
+        >>> theta = {"threshold": torch.tensor(0.0), "slope": torch.tensor(1.0)}
+        >>> task.probability(theta, {"stimulus": torch.tensor([-50.0, 0.0, 50.0])})
+        tensor([0.5000, 0.7500, 1.0000])
+        """
         low, miss = self._asymptotes(theta)
         return low + (1 - low - miss) * self._detected(theta, design)[0]
 

@@ -17,8 +17,9 @@ from torch.nn.utils.rnn import pad_sequence
 
 from aline.errors import InputError
 from aline.spaces import Continuous, Design, Real
+from aline.tasks.spec import PREDICTIONS
 from aline.tasks.tables import Part, Table, Tables
-from aline.tasks.task import PREDICTIONS, Named, Task
+from aline.tasks.task import Named, Task
 
 NEAR = 1e-9  # how far a key may be off what was recorded, by rounding
 
@@ -63,25 +64,41 @@ class TableTask(Task):
         self.recorded = Recorded.of(tables.only(part).tables, self.spec.design)
 
     def on(self, part: Part) -> TableTask:
-        """The same task on the tables of another part."""
+        """The same task on the tables of another part.
+
+        >>> task.on("test").part
+        'test'
+        """
         task: TableTask = self._with(self.spec)  # type: ignore[assignment]
         task.part = part
         task.recorded = Recorded.of(self.tables.only(part).tables, self.spec.design)
         return task
 
     def draw(self, batch: int, generator: torch.Generator) -> TableWorld:  # type: ignore[override]
-        """Data sets at random."""
+        """Data sets at random.
+
+        >>> task.draw(4, torch.Generator()).theta.shape
+        torch.Size([4, 0])
+        """
         which = torch.randint(len(self.recorded.count), (batch,), generator=generator)
         return TableWorld(self, which)
 
     def world(
         self, theta: Mapping[str, Any], generator: torch.Generator | None = None
     ) -> TableWorld:
-        """A data set at random: there are no parameters to give."""
+        """A data set at random: there are no parameters to give.
+
+        >>> task.world({}).sample(2, torch.Generator()).shape
+        torch.Size([1, 2, 3])
+        """
         return self.draw(1, generator or torch.Generator())
 
     def checked(self) -> TableTask:
-        """Tables were checked when they were read."""
+        """Tables were checked when they were read.
+
+        >>> task.checked() is task
+        True
+        """
         return self
 
 
@@ -180,8 +197,8 @@ class TableWorld:
         return outcomes, torch.ones_like(outcomes)
 
 
-# The kernel says what there is to say. A network of the usual size beside it learns the training
-# data sets by heart: this one can do little more than correct the kernel's spread.
+# The plug-in does most of the work. A network of the usual size beside it would memorise the
+# training data: this one can do little more than correct the plug-in's spread.
 MODEL = {
     "policy": "plugin",
     "plugin": "landscapes",

@@ -12,15 +12,8 @@ import torch
 from torch import Tensor
 
 from aline.errors import InputError
-from aline.spaces import (
-    Categorical,
-    Declared,
-    Design,
-    Outcome,
-    Parameters,
-    design_from_json,
-    outcome_from_json,
-)
+from aline.spaces import Declared, Design, Outcome, Parameters
+from aline.tasks.spec import PREDICTIONS, Spec
 
 Named = Mapping[str, Tensor]
 Simulator = Callable[[Named, Named, torch.Generator], Any]
@@ -29,82 +22,6 @@ Explorer = Callable[[Named, int, torch.Generator], Named]
 Latent = Callable[[Named, torch.Generator], Named]
 
 BRANCHES = 8  # outcomes up to which an expectation visits each: a pass of the network for each
-PREDICTIONS = "predictions"
-"""The word for "outcomes anywhere" in a training target, beside parameter names."""
-
-
-@dataclass(frozen=True)
-class Spec:
-    """What a trained model must know of its task: everything but the simulator, as plain data."""
-
-    name: str
-    parameters: Parameters
-    design: Design
-    outcome: Outcome
-    horizon: int
-    targets: tuple[tuple[tuple[str, ...], float], ...]
-    turns: tuple[tuple[tuple[str, ...], int], ...] = ()  # trials in a row, where it is not one
-    start: int = 0  # random designs at the head of an episode in the paper's protocol
-    resolution: float = 0.06  # the finest step in a design, as a share of its range, that matters
-    config: Mapping[str, Any] = field(default_factory=dict)  # what a built-in task was made with
-    units: Mapping[str, str] = field(default_factory=dict)
-    scaled: tuple[str, ...] = ()  # the parameters that are in the outcome's units
-
-    def __repr__(self) -> str:
-        return f"<Spec {self.in_words()}>"
-
-    def in_words(self) -> str:
-        """What it is about, in a line or two."""
-        names = ", ".join(self.parameters.priors) or "none"
-        return (
-            f"{self.name}: parameters {names}; design {', '.join(self.design.names)}; "
-            f"outcome {self.outcome.words()}; {self.horizon} trials"
-        )
-
-    def label(self, name: str) -> str:
-        """A name with its unit, or with what its values are, for axes and tables."""
-        if values := self.parameters.values_of(name):
-            return f"{name} ({', '.join(f'{i} {value}' for i, value in enumerate(values))})"
-        return f"{name} ({self.units[name]})" if name in self.units else name
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain data for a card."""
-        plain = {
-            "name": self.name,
-            "parameters": self.parameters.to_json(),
-            "design": self.design.to_json(),
-            "outcome": self.outcome.to_json(),
-            "horizon": self.horizon,
-            "targets": [[list(names), share] for names, share in self.targets],
-            "start": self.start,
-            "resolution": self.resolution,
-            "config": dict(self.config),
-            "units": dict(self.units),
-        }
-        # Left out where there are none, so that runs from before these fields can be resumed.
-        if self.turns:
-            plain["turns"] = [[list(names), count] for names, count in self.turns]
-        if self.scaled:
-            plain["scaled"] = list(self.scaled)
-        return plain
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Spec:
-        """Read what `to_json` wrote."""
-        return cls(
-            name=data["name"],
-            parameters=Parameters.from_json(data["parameters"]),
-            design=design_from_json(data["design"]),
-            outcome=outcome_from_json(data["outcome"]),
-            horizon=data["horizon"],
-            targets=tuple((tuple(names), share) for names, share in data["targets"]),
-            turns=tuple((tuple(names), count) for names, count in data.get("turns", ())),
-            start=data["start"],
-            resolution=data["resolution"],
-            config=data["config"],
-            units=data["units"],
-            scaled=tuple(data.get("scaled", ())),
-        )
 
 
 class World(Protocol):
@@ -244,7 +161,11 @@ class Task:
         raise AttributeError(f"Task has no attribute {name!r}")
 
     def draw(self, batch: int, generator: torch.Generator) -> SimulatedWorld:
-        """Worlds with parameters from the prior."""
+        """Worlds with parameters from the prior.
+
+        >>> task.draw(3, torch.Generator()).theta.shape
+        torch.Size([3, 1])
+        """
         theta = self.spec.parameters.sample(batch, generator)
         hidden = self._hidden(theta, generator)
         tied = {name: hidden.pop(name) for name in self.spec.parameters.priors if name in hidden}
@@ -254,12 +175,20 @@ class Task:
         return SimulatedWorld(self, theta, hidden)
 
     def world(self, theta: Mapping[str, Any], generator: torch.Generator | None = None) -> World:
-        """A world with these parameters, in the user's units; the generator draws the rest."""
+        """A world with these parameters, in the user's units; the generator draws the rest.
+
+        >>> task.world({"bias": 0.2}).answer(torch.zeros(1, 4, 1), torch.Generator()).shape
+        torch.Size([1, 4])
+        """
         truth = self.spec.parameters.to_network(theta).reshape(1, -1)
         return self.worlds(truth, generator or torch.Generator())
 
     def worlds(self, theta: Tensor, generator: torch.Generator) -> World:
-        """Worlds with parameters [batch, parameter] on the network's scale, the rest drawn."""
+        """Worlds with parameters [batch, parameter] on the network's scale, the rest drawn.
+
+        >>> task.worlds(torch.zeros(2, 1), torch.Generator()).theta.shape
+        torch.Size([2, 1])
+        """
         hidden = self._hidden(theta, generator)
         free = {n: v for n, v in hidden.items() if n not in self.spec.parameters.priors}
         return SimulatedWorld(self, theta, free)
@@ -271,7 +200,11 @@ class Task:
         return {name: as_float_tensor(value) for name, value in found.items()}
 
     def fitted(self) -> Task:
-        """This task with the outcome's scale measured on simulations from the prior."""
+        """This task with the outcome's scale measured on simulations from the prior.
+
+        >>> task.fitted().outcome
+        Binary()
+        """
         if self.spec.outcome.is_fitted:
             return self
         generator = torch.Generator()  # its default seed: the scale is a constant of the task
@@ -283,12 +216,21 @@ class Task:
         """This task, if its simulator answers a few designs as its outcome says.
 
         What is most likely a mistake, though it can be meant, is a `TaskWarning`.
+
+        >>> from aline.tasks import get
+        >>> line = get("linear")
+        >>> line.checked() is line
+        True
         """
         import_module("aline.tasks.mistakes").check(self)  # which builds on this module
         return self
 
     def described_by(self, spec: Spec) -> Task:
-        """This task's simulator on the scales of a trained model's spec, which must be its own."""
+        """This task's simulator on the scales of a trained model's spec, which must be its own.
+
+        >>> task.described_by(task.fitted().spec).horizon
+        10
+        """
         mine, theirs = (
             {**one.to_json(), "outcome": one.outcome.signature()} for one in (self.spec, spec)
         )
@@ -311,6 +253,12 @@ class Task:
         """What `explore` names for truths [batch, parameter], [batch, count, design].
 
         All on the network's scale.
+
+        >>> from aline.tasks import get
+        >>> ces = get("ces")
+        >>> worlds = ces.draw(2, torch.Generator())
+        >>> ces.informative(worlds.theta, 5, torch.Generator()).shape
+        torch.Size([2, 5, 6])
         """
         if self.explore is None:
             raise InputError(f"task {self.spec.name} has no explore: give one to Task(...)")
@@ -326,6 +274,11 @@ class Task:
         """Log likelihood [batch, count] of network-scale values; batch axes broadcast.
 
         Outcomes are [batch, count, *event].
+
+        >>> from aline.tasks import get
+        >>> line = get("linear")
+        >>> line.log_prob(torch.zeros(3, 2), torch.zeros(3, 5, 1), torch.zeros(3, 5)).shape
+        torch.Size([3, 5])
         """
         if self.log_likelihood is None:
             raise InputError(f"task {self.spec.name} has no log_likelihood: give one to Task(...)")
@@ -408,11 +361,7 @@ def _check(
             "outcome must be Real(), Binary(), Categorical(labels), Ordinal(levels), Count() or "
             f"Outcomes(...), got {outcome!r}"
         )
-    if isinstance(outcome, Categorical) and outcome.probs is not None:
-        raise InputError(
-            f"probs are for a parameter's values, and an outcome's are the simulator's: got "
-            f"{list(outcome.probs)}, leave them out"
-        )
+    outcome.check_declared()
     if not callable(simulate):
         raise InputError(f"simulate must be callable, got {simulate!r}")
     if not (isinstance(horizon, int) and horizon >= 1):

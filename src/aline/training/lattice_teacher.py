@@ -12,11 +12,10 @@ from torch import Tensor
 
 from aline.episodes import Context
 from aline.errors import InputError
-from aline.spaces import Binary
 from aline.tasks import PREDICTIONS, Task
 from aline.tasks.lattice import Arranged, Lattice, evenly_spaced, log_table, same_goals
 from aline.training.losses import Played, stratified
-from aline.training.teacher import ALTERNATIVES, Lesson, Teacher
+from aline.training.teacher import ALTERNATIVES, ComparedDesigns, Teacher
 
 STIMULI = 400  # of the table, on one design axis
 MOST_STIMULI = 2000  # of a pool
@@ -38,13 +37,15 @@ class LatticeTeacher(Teacher):
         tables = [log_table(task, self.lattice, self.stimuli, y) for y in (1.0, -1.0)]
         self.log_table = torch.cat(tables).clamp_min(_LEAST_LOG)  # [2 * stimulus, point]
 
-    def lesson(self, played: Played, visible: Tensor, generator: torch.Generator) -> Lesson:
+    def lesson(
+        self, played: Played, visible: Tensor, generator: torch.Generator
+    ) -> ComparedDesigns:
         """For stimuli from all over the table."""
         count = len(self.stimuli)
         compared = stratified(1, min(ALTERNATIVES, count), count, generator)[0]
         goals = played.goal.parameters[:, None].expand(-1, visible.shape[1], -1)
         gain = self.information(played.context, visible, goals, compared)
-        return Lesson(self.stimuli[compared].expand(len(gain), -1, -1), gain)
+        return ComparedDesigns(self.stimuli[compared].expand(len(gain), -1, -1), gain)
 
     def information(
         self, context: Context, visible: Tensor, goals: Tensor, compared: Tensor
@@ -90,7 +91,7 @@ class LatticeTeacher(Teacher):
 def requirement(task: Task) -> str | None:
     """What a task lacks for its policy to be taught, in words."""
     spec = task.spec
-    if task.log_likelihood is None or not isinstance(spec.outcome, Binary):
+    if task.log_likelihood is None or not spec.outcome.is_yes_or_no:
         return "a binary outcome and a log_likelihood"
     if task.latent is not None:
         return "a likelihood of the parameters alone, without latent"

@@ -13,9 +13,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from aline.episodes import Context, Goal
-from aline.model import Encoded, Mixture, Network, Summary
+from aline.model import Encoded, Network, Summary
 from aline.model.advice import Advice
 from aline.model.emulator import LEAST, Emulator
+from aline.model.guesses import Guesses
 from aline.model.joint import random_orders
 from aline.tasks import World
 from aline.training.notes import Notes
@@ -100,7 +101,9 @@ def inference_loss(
         guesses = network.guesses(encoded)
     if len(network.spec.parameters):
         for guess in guesses:
-            loss = loss - guess.unsqueeze(2).log_prob(truths).mean()
+            loss = loss - guess.marginals.unsqueeze(2).log_prob(truths).mean()
+            if network.config.guesses > 1:
+                loss = loss - guess.log_prob(truths).mean() / truths.shape[-1]
     if network.conditional is not None:
         loss = loss - _given_others(network, encoded, guesses[-1], truths, generator)
     return loss
@@ -128,7 +131,7 @@ def emulator_loss(emulator: Emulator, played: Played, generator: torch.Generator
 def _given_others(
     network: Network,
     encoded: Encoded,
-    posterior: Mixture,
+    guesses: Guesses,
     truths: Tensor,
     generator: torch.Generator,
 ) -> Tensor:
@@ -138,7 +141,7 @@ def _given_others(
     """
     theta = truths[:, :, :1].expand(-1, encoded.shape[1], -1, -1)
     order = random_orders(tuple(theta.shape[:3]), theta.shape[-1], generator)
-    joint = network.joint(encoded, posterior.each(Tensor.detach))
+    joint = network.joint(encoded, guesses.detached())
     return joint.terms(theta, order)[..., 1:].mean()
 
 

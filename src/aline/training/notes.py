@@ -32,7 +32,7 @@ class Notes(NamedTuple):
     def after(self, steps: Tensor, encoded: Encoded) -> Summary:
         """After `steps` [batch, group] observations, for groups that were encoded so."""
         at = (torch.arange(len(steps))[:, None], steps)
-        (states, raw), moments = self.summary
+        (states, raw), moments, _ = self.summary
         decoded = Decoded([encoded.fold(state[at]) for state in states], encoded.fold(raw[at]))
         return Summary(decoded, None if moments is None else moments[at])
 

@@ -35,7 +35,7 @@ ASKED = 16  # of these truths answer a design, where outcomes are too many to vi
 COMPARED = 32  # designs at a state
 SHARPNESS = 4.0  # logits between designs whose worth differs by a standard deviation
 APART = 1e3  # times the distance between values of a discrete parameter
-SMOOTHING = 0.5  # the width of a goal's kernel, in standard deviations of the truths
+SMOOTHING = 0.5  # within how many standard deviations truths are similar for a goal
 
 
 class ParticleTeacher:
@@ -86,8 +86,10 @@ class ParticleTeacher:
     ) -> Tensor:
         """Nats [batch, n] about the goal that designs [batch, n, design] are expected to tell."""
         truths, log_prob = self.truths(network, played, step, generator)
-        kernel = goal_kernel(truths, played.goal.parameters, self.task.spec.parameters)
-        return expected_information(self.task, truths, designs, ASKED, generator, kernel, log_prob)
+        similarity = goal_similarity(truths, played.goal.parameters, self.task.spec.parameters)
+        return expected_information(
+            self.task, truths, designs, ASKED, generator, similarity, log_prob
+        )
 
     def truths(
         self, network: Network, played: Played, step: Tensor, generator: torch.Generator
@@ -102,7 +104,7 @@ class ParticleTeacher:
         return truths[:, shuffled], self.task.log_prob
 
 
-def goal_kernel(
+def goal_similarity(
     truths: Tensor, wanted: Tensor, parameters: Parameters | None = None
 ) -> Tensor | None:
     """How much truths [batch, n, parameter] agree on the `wanted` parameters [batch, parameter].

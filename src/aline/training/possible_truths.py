@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from aline.episodes import Context
+from aline.model.guesses import Guesses
 from aline.model.prior import own_prior
 from aline.policies.importance import tempered
 from aline.policies.information import WORST
@@ -32,6 +33,7 @@ PRIOR_SHARE = 0.1  # of q's others come from the prior, so that no weight can ex
 TOGETHER_SHARE = 0.6  # of the others come from a normal that fits the parameters together
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 WIDENED = 1.5  # its covariance, so that its tails are not too light
+EVEN_SHARE = 0.2  # of the normals' weights that is the same for every guess
 
 
 def stage_starts(length: int) -> list[int]:
@@ -58,11 +60,11 @@ class PossibleTruths:
         task: Task,
         truth: Tensor,
         context: Context,
-        q: Mixture,
+        q: Guesses,
         count: int,
         generator: torch.Generator,
     ) -> PossibleTruths:
-        """Draw `count` others a stage from q [batch, stage, parameter] at its start."""
+        """Draw `count` others a stage from q at its start; q's groups are the stages."""
         starts, stage = stage_starts(context.length), []
         theta, weights, fits = [], [], []
         prior = Priors.of(task.spec.parameters, context.prior, truth)
@@ -73,7 +75,7 @@ class PossibleTruths:
                 weight = torch.zeros(all_.shape[:2])
             else:
                 proposal = Proposal.fitted(
-                    task, context, prior, q[:, i], start, count // 2, generator
+                    task, context, prior, q.group(i), start, count // 2, generator
                 )
                 all_ = torch.cat([truth[:, None], proposal.sample(count, generator)], 1)
                 weight = -proposal.log_prob_over_prior(all_)
@@ -134,51 +136,74 @@ class Priors:
 
 @dataclass(frozen=True)
 class Proposal:
-    """Where others are drawn from: q's marginals, a normal that fits them together, the prior.
+    """Where others are drawn from: q's guesses, a normal for each that fits it, the prior.
 
-    q's marginals know nothing of how parameters depend on each other; the normal has the means and
-    covariances of draws from them, weighed by the likelihood.
+    Within a guess, q knows nothing of how parameters depend on each other; its normal has the means
+    and covariances of draws from it, weighed by the likelihood.
     """
 
-    q: Mixture  # [batch, parameter]
-    mean: Tensor  # [batch, parameter]
-    root: Tensor  # [batch, parameter, parameter], lower Cholesky factor of the covariance
+    q: Guesses  # of one group
+    mean: Tensor  # [batch, guess, parameter]
+    root: Tensor  # [batch, guess, parameter, parameter], lower Cholesky factor of the covariance
     prior: Priors
 
     @classmethod
     def fitted(
-        cls, task: Task, context: Context, prior: Priors, q: Mixture, length: int, count: int,
+        cls, task: Task, context: Context, prior: Priors, q: Guesses, length: int, count: int,
         generator: torch.Generator,
     ) -> Proposal:  # fmt: skip
         """After the first `length` observations, by `count` draws."""
-        drawn = _mixed_draws(q, prior, count, generator)
-        log_weight = _log_likelihood(task, drawn, context, length).sum(-1)
-        weight = tempered(log_weight - _q_over_prior(q, prior, drawn), max(4.0, count / 8))
-        mean = (weight[..., None] * drawn).sum(1)
-        away = drawn - mean[:, None]
-        covariance = torch.einsum("bn,bni,bnj->bij", weight, away, away)
-        floor = torch.diag_embed(1e-6 + 1e-3 * covariance.diagonal(dim1=1, dim2=2))
-        return cls(q, mean, torch.linalg.cholesky(WIDENED * (covariance + floor)), prior)
+        fits = [
+            _fitted_normal(task, context, prior, guess, length, count, generator)
+            for guess in q.each_alone()
+        ]
+        means, roots = zip(*fits, strict=True)
+        return cls(q, torch.stack(means, 1), torch.stack(roots, 1), prior)
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
         """Draws [batch, count, parameter]."""
         drawn = _mixed_draws(self.q, self.prior, count, generator)
         noise = torch.randn(drawn.shape, generator=generator)
-        together = self.mean[:, None] + noise @ self.root.mT
+        pick = torch.multinomial(self._weight.exp(), count, True, generator=generator)
+        rows = torch.arange(len(pick))[:, None]
+        moved = (self.root[rows, pick] @ noise[..., None]).squeeze(-1)
+        together = self.mean[rows, pick] + moved
         is_together = torch.rand(drawn.shape[:-1], generator=generator) < TOGETHER_SHARE
         return torch.where(is_together[..., None], together, drawn)
 
+    @property
+    def _weight(self) -> Tensor:
+        """Log weights [batch, guess] of the normals: none is left out, q may be wrong."""
+        weight = self.q.log_weight[:, 0].exp()
+        return torch.lerp(weight, torch.full_like(weight, 1 / weight.shape[1]), EVEN_SHARE).log()
+
     def log_prob_over_prior(self, theta: Tensor) -> Tensor:
         """Log density [batch, n] of theta [batch, n, parameter], over the prior's."""
-        away = (theta - self.mean[:, None]).mT
-        z = torch.linalg.solve_triangular(self.root, away, upper=False).square().sum(1)
-        spread = self.root.diagonal(dim1=1, dim2=2).log().sum(1)
+        away = (theta[:, None] - self.mean[:, :, None]).mT
+        z = torch.linalg.solve_triangular(self.root, away, upper=False).square().sum(2)
+        spread = self.root.diagonal(dim1=2, dim2=3).log().sum(2)
+        each = self._weight[..., None] - 0.5 * z - spread[..., None]
         constant = theta.shape[-1] * _LOG_SQRT_2PI
-        together = -0.5 * z - spread[:, None] - constant - self.prior.log_prob(theta)
+        together = each.logsumexp(1) - constant - self.prior.log_prob(theta)
         apart = _q_over_prior(self.q, self.prior, theta)
         return torch.logaddexp(
             together + math.log(TOGETHER_SHARE), apart + math.log(1 - TOGETHER_SHARE)
         )
+
+
+def _fitted_normal(
+    task: Task, context: Context, prior: Priors, guess: Guesses, length: int, count: int,
+    generator: torch.Generator,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Mean and Cholesky factor of what the first `length` observations make of one guess."""
+    drawn = _mixed_draws(guess, prior, count, generator)
+    log_weight = _log_likelihood(task, drawn, context, length).sum(-1)
+    weight = tempered(log_weight - _q_over_prior(guess, prior, drawn), max(4.0, count / 8))
+    mean = (weight[..., None] * drawn).sum(1)
+    away = drawn - mean[:, None]
+    covariance = torch.einsum("bn,bni,bnj->bij", weight, away, away)
+    floor = torch.diag_embed(1e-6 + 1e-3 * covariance.diagonal(dim1=1, dim2=2))
+    return mean, torch.linalg.cholesky(WIDENED * (covariance + floor))
 
 
 def _log_likelihood(task: Task, theta: Tensor, context: Context, length: int) -> Tensor:
@@ -188,17 +213,17 @@ def _log_likelihood(task: Task, theta: Tensor, context: Context, length: int) ->
     return found.nan_to_num(nan=WORST, neginf=WORST)
 
 
-def _mixed_draws(q: Mixture, prior: Priors, count: int, generator: torch.Generator) -> Tensor:
-    """Draws [batch, count, parameter] from q's marginals, some of them from the prior."""
-    drawn = q.sample(count, generator).transpose(0, 1)
+def _mixed_draws(q: Guesses, prior: Priors, count: int, generator: torch.Generator) -> Tensor:
+    """Draws [batch, count, parameter] from q's guesses, some of them from the prior."""
+    drawn = q.sample(count, generator)[:, 0]
     plain = prior.sample(count, generator)
     is_plain = torch.rand(drawn.shape[:-1], generator=generator) < PRIOR_SHARE
     return torch.where(is_plain[..., None], plain, drawn)
 
 
-def _q_over_prior(q: Mixture, prior: Priors, theta: Tensor) -> Tensor:
+def _q_over_prior(q: Guesses, prior: Priors, theta: Tensor) -> Tensor:
     """Log density [batch, n] of `_mixed_draws`, over the prior's."""
-    gain = q.unsqueeze(1).log_prob(theta).sum(-1) - prior.log_prob(theta)
+    gain = q.log_prob(theta[:, None])[:, 0] - prior.log_prob(theta)
     return torch.logaddexp(gain + math.log(1 - PRIOR_SHARE), gain.new_tensor(math.log(PRIOR_SHARE)))
 
 

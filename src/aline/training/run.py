@@ -6,7 +6,7 @@ import json
 import math
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -27,17 +27,10 @@ from aline.training.budget import Budget
 from aline.training.config import TrainingConfig
 from aline.training.interruption import Interruption
 from aline.training.lessons import Lessons
-from aline.training.losses import (
-    Played,
-    emulator_loss,
-    imitation_loss,
-    inference_loss,
-    target_log_prob,
-    up_to,
-)
+from aline.training.losses import Played, target_log_prob, up_to
 from aline.training.metrics import Metrics
 from aline.training.notes import Notes, Noting
-from aline.training.particle_teacher import ParticleTeacher
+from aline.training.objective import Losses, PolicyLoss, check_finite
 from aline.training.possible_truths import PossibleTruths, has_parameter_likelihood, stage_starts
 from aline.training.priors import draw_priors, draw_truths, without_known
 from aline.training.workers import Workers
@@ -47,8 +40,6 @@ EMULATOR_PACE = 10.0  # its learning rate over the others'
 TAUGHT_FROM = 0.3  # of the warm-up, from when on the policy is taught
 REFINED = {True: 0, False: 1}  # by whether a round explores: how often points are tried again
 JUDGED = 4  # rounds of which one is asked for J, a pass of its own: a line of metrics averages many
-
-PolicyLoss = Callable[[Network, Played, TrainingConfig, torch.Generator], Tensor]
 
 
 def seeded(seed: int, round_: int, rank: int = 0) -> torch.Generator:
@@ -61,52 +52,6 @@ def network_weights(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The network's part of a checkpoint."""
     part = "network."
     return {name[len(part) :]: v for name, v in tensors.items() if name.startswith(part)}
-
-
-def check_finite(value: Tensor, what: str = "the loss") -> None:
-    """A training that diverges stops at once."""
-    if not bool(torch.isfinite(value)):
-        raise InternalError(f"{what} became {value.item()}")
-
-
-class Losses(nn.Module):
-    """What an update minimises, as one module: what several workers wrap to learn together."""
-
-    def __init__(self, network: Network, policy_loss: PolicyLoss | None, config: TrainingConfig):
-        super().__init__()
-        self.network, self.policy_loss, self.config = network, policy_loss, config
-        teacher = getattr(policy_loss, "__self__", None)
-        self.lessons = teacher.lessons if isinstance(teacher, ParticleTeacher) else None
-
-    def forward(self, played: Played, generator: torch.Generator, **of_both: Any) -> list[Tensor]:
-        """Of the emulator alone, or with settings `of_both` of q and the policy."""
-        if of_both:
-            return self.of_both(played, generator, **of_both)
-        assert self.network.emulator is not None
-        return [emulator_loss(self.network.emulator, played, generator)]
-
-    def of_both(
-        self,
-        played: Played,
-        generator: torch.Generator,
-        points: int,
-        teach: bool,
-        informed: Tensor | None,
-    ) -> list[Tensor]:
-        """Of q, and of the policy: by its credit, by `informed` designs, or by earlier lessons."""
-        # A plug-in that learns must speak anew, for what it says to carry a gradient.
-        advice = None if self.network.advisor.is_learned else played.advice
-        played = replace(played, encoded=self.network.encode(played.context, advice))
-        losses = [inference_loss(self.network, played, self.config, points, generator)]
-        check_finite(losses[0])  # before a policy draws from what is not a number
-        if informed is not None:
-            losses.append(imitation_loss(self.network, played, informed, generator))
-        elif teach and self.policy_loss is not None:
-            losses.append(self.policy_loss(self.network, played, self.config, generator))
-        elif self.lessons is not None:
-            again = self.lessons.loss(self.network, generator)
-            losses += [] if again is None else [again]
-        return losses
 
 
 @dataclass
@@ -299,8 +244,8 @@ class Run:
         """Other truths, from what q makes of the data at the start of each stage."""
         starts = torch.tensor([stage_starts(context.length)]).expand(len(truth), -1)
         whole = self.network.encode(context, advice)
-        q = self.network.posterior(self.network.regroup(whole, up_to(starts, context.length)))
-        check_finite(q.mean.sum(), "a posterior's mean")  # before anything is drawn from it
+        q = self.network.guesses(self.network.regroup(whole, up_to(starts, context.length)))[-1]
+        check_finite(q.parts.mean.sum(), "a posterior's mean")  # before anything is drawn from it
         return PossibleTruths.of(
             self.task, truth, context, q, self.config.possible_truths, generator
         )

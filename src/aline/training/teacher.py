@@ -21,7 +21,7 @@ ALTERNATIVES = 48  # designs compared at a state
 TEMPERATURE = 0.03  # the share of the maximum by which designs may miss it and still be wanted
 
 
-class Lesson(NamedTuple):
+class ComparedDesigns(NamedTuple):
     """Designs to compare at some states, and what each is worth there."""
 
     designs: Tensor  # [batch, n, design]
@@ -32,7 +32,9 @@ class Teacher(ABC):
     """Knows what designs are worth, whatever was observed before."""
 
     @abstractmethod
-    def lesson(self, played: Played, visible: Tensor, generator: torch.Generator) -> Lesson:
+    def lesson(
+        self, played: Played, visible: Tensor, generator: torch.Generator
+    ) -> ComparedDesigns:
         """At states that have made the observations `visible` [batch, group, context]."""
 
     def loss(

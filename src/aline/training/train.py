@@ -24,13 +24,15 @@ from aline.training.losses import (
     sampled_pool_loss,
 )
 from aline.training.memory import keep_freed_memory
-from aline.training.run import PolicyLoss, Run, seeded
+from aline.training.objective import PolicyLoss
+from aline.training.run import Run, seeded
 from aline.training.teacher import Teacher
 from aline.training.workers import Workers, joined, was_restarted
 
 Config = TypeVar("Config", ModelConfig, TrainingConfig)
 
 NEWTON_STEPS = 2  # where they pay
+GUESSES = 2  # that these steps improve
 FINE = 0.01  # a resolution from which on zoom layers pay
 
 
@@ -148,6 +150,8 @@ def default_model(task: Task, differentiable: bool) -> ModelConfig:
         zoom_layers=2 if task.spec.resolution <= FINE else 0,
         newton_steps=0 if proposes or task.latent or is_stepwise else NEWTON_STEPS,
     )
+    if usual.newton_steps and task.spec.parameters.cells is None:
+        usual = replace(usual, guesses=GUESSES)
     chosen = adjusted(usual, task.model)
     in_box = task.spec.design.is_plain and differentiable and "policy" not in task.model
     if in_box and teacher_for(task, chosen) is None:

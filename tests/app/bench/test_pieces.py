@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from aline.app.bench import pieces
-from aline.app.bench.bench import Settings
+from aline.app.bench.bench import BenchSettings
 from aline.app.bench.pieces import Piece, piece
 from aline.errors import CheckpointError
 
@@ -27,8 +27,8 @@ def in_a_folder_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
 
 def test_a_resumed_run_takes_what_was_measured() -> None:
     measure = Measure()
-    first = piece(Settings(), "al", "gp1d", measure=measure)
-    again = piece(Settings(resume=True), "al", "gp1d", measure=measure)
+    first = piece(BenchSettings(), "al", "gp1d", measure=measure)
+    again = piece(BenchSettings(resume=True), "al", "gp1d", measure=measure)
     assert measure.times == 1
     assert torch.equal(again.tensors["rmse"], first.tensors["rmse"])
     assert again.values == first.values
@@ -38,35 +38,40 @@ def test_a_resumed_run_takes_what_was_measured() -> None:
 def test_without_resume_it_is_measured_anew() -> None:
     measure = Measure()
     for _ in range(2):
-        piece(Settings(), "al", "gp1d", measure=measure)
-    assert piece(Settings(resume=True), "al", "gp1d", measure=measure).values["rows"][0] == {
+        piece(BenchSettings(), "al", "gp1d", measure=measure)
+    assert piece(BenchSettings(resume=True), "al", "gp1d", measure=measure).values["rows"][0] == {
         "value": 2
     }
 
 
 @pytest.mark.parametrize(
     "other",
-    [Settings(seed=1), Settings(quick=True), Settings(episodes=7), Settings(budget="10min")],
+    [
+        BenchSettings(seed=1),
+        BenchSettings(quick=True),
+        BenchSettings(episodes=7),
+        BenchSettings(budget="10min"),
+    ],
 )
-def test_other_settings_make_another_piece(other: Settings) -> None:
+def test_other_settings_make_another_piece(other: BenchSettings) -> None:
     measure = Measure()
     piece(other, "al", "gp1d", measure=measure)
-    piece(Settings(resume=True), "al", "gp1d", measure=measure)
-    piece(Settings(resume=True), "al", "gp2d", measure=measure)
+    piece(BenchSettings(resume=True), "al", "gp1d", measure=measure)
+    piece(BenchSettings(resume=True), "al", "gp2d", measure=measure)
     assert measure.times == 3
 
 
 def test_a_piece_of_another_commit_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pieces, "commit", lambda: "abc1234")
-    piece(Settings(), "al", "gp1d", measure=Measure())
+    piece(BenchSettings(), "al", "gp1d", measure=Measure())
     monkeypatch.setattr(pieces, "commit", lambda: "def5678")
-    found = piece(Settings(resume=True), "al", "gp1d", measure=Measure())
+    found = piece(BenchSettings(resume=True), "al", "gp1d", measure=Measure())
     assert found.notes[-1] == "al, gp1d: measured earlier, at commit abc1234"
 
 
 def test_a_damaged_piece_is_refused() -> None:
-    piece(Settings(), "al", "gp1d", measure=Measure())
+    piece(BenchSettings(), "al", "gp1d", measure=Measure())
     (path,) = pieces.FOLDER.iterdir()
     path.write_bytes(path.read_bytes()[:-4])
     with pytest.raises(CheckpointError):
-        piece(Settings(resume=True), "al", "gp1d", measure=Measure())
+        piece(BenchSettings(resume=True), "al", "gp1d", measure=Measure())

@@ -8,7 +8,7 @@ import torch
 from small import small_model
 from typer.testing import CliRunner
 
-from aline.app.bench.bench import Settings
+from aline.app.bench.bench import BenchSettings
 from aline.app.bench.protocols import BENCH, FILES, protocol_task, quickly_measured
 from aline.app.bench.published import PROTOCOLS
 from aline.app.bench.run import run_bench
@@ -27,7 +27,7 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def measured(models: Path, task: str) -> dict[tuple[str, str], dict]:
-    settings = Settings(quick=True, episodes=4, tasks=(task,), models=models)
+    settings = BenchSettings(quick=True, episodes=4, tasks=(task,), models=models)
     rows = run_bench(BENCH, settings)["rows"]
     return {(row["method"], row["metric"]): row for row in rows}
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from aline.app.bench import pieces, psychometric, psychometric_long
-from aline.app.bench.bench import Settings
+from aline.app.bench.bench import BenchSettings
 from aline.app.bench.psychometric import BENCH
 from aline.app.bench.psychometric_report import BARS, Found
 from aline.app.bench.psychometric_rows import ALL, PAIRS
@@ -26,7 +26,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         patch.setattr(psychometric, "GRID", COARSE)
         patch.setattr(psychometric, "NODES", (12, 6, 3, 3))
         patch.setattr(psychometric_long, "LONG", (30, 32))
-        settings = Settings(quick=True, episodes=4)
+        settings = BenchSettings(quick=True, episodes=4)
         parts = ["errors", "refined", "switch", "optimum", "ceiling", "time"]
         return run_bench(BENCH, settings, parts)
 
@@ -84,6 +84,24 @@ def test_the_table_judges_every_bar_and_the_figures_are_drawn(
     assert "an exact posterior of guess and lapse has at least\n0.2" in table
 
 
+@pytest.mark.parametrize(
+    ("value", "verdict"), [(-0.02, "met: below"), (0.004, "level"), (0.01, "**not met**")]
+)
+def test_a_verdict_is_of_the_paired_difference(value: float, verdict: str) -> None:
+    """Also where the intervals of the two methods overlap."""
+    row = {"target": "threshold,slope", "step": 30, "ci95": 0.0135}
+    rows = [
+        {**row, "metric": "posterior_rmse", "method": "aline", "value": 0.549},
+        {**row, "metric": "posterior_rmse", "method": "psi-marginal", "value": 0.549 - value},
+        {**row, "metric": "posterior_rmse_minus_psi-marginal", "method": "aline",
+         "value": value, "ci95": 0.006},
+    ]  # fmt: skip
+    check = dict(BARS)["threshold, slope: at most psi-marginal's"]
+    words, found = check(Found({"rows": rows}))  # type: ignore[misc]
+    assert str(found).startswith(verdict)
+    assert f"paired difference {value:.4f}" in words
+
+
 def test_a_part_alone_has_no_empty_tables(result: dict[str, Any], tmp_path: Path) -> None:
     rows = [row for row in result["rows"] if row["method"] == "best-possible"]
     rows += [row for row in result["rows"] if row["method"] == "best-of-two-ends"]
@@ -97,7 +115,7 @@ def test_a_run_goes_on_with_what_was_measured(
 ) -> None:
     monkeypatch.setattr(pieces, "FOLDER", tmp_path)
     monkeypatch.setattr(psychometric, "NODES", (6, 4, 3, 3))
-    settings = Settings(episodes=2, methods=("random", "aline"))
+    settings = BenchSettings(episodes=2, methods=("random", "aline"))
     whole = run_bench(BENCH, settings, ["errors"])
     assert {row["method"] for row in whole["rows"]} == {"random", "aline"}
     monkeypatch.setattr(psychometric, "play_observers", None)
@@ -111,7 +129,7 @@ def test_long_experiments(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     monkeypatch.setattr(pieces, "FOLDER", tmp_path)
     monkeypatch.setattr(psychometric_long, "LONG", (4, 8))
     monkeypatch.setattr(psychometric_long, "EXACT_NODES", (16, 8, 4, 4))
-    found = Found(run_bench(BENCH, Settings(episodes=2), ["endless", "long"]))
+    found = Found(run_bench(BENCH, BenchSettings(episodes=2), ["endless", "long"]))
     assert found.last("longest_pause", "threshold,slope")["step"] == 8  # type: ignore[index]
     assert found.last("drift", "threshold,slope")["value"] < 1e-4  # type: ignore[index]
     assert [row["step"] for row in found.series("long_gap:slope", "threshold,slope")] == [4, 8]
@@ -122,10 +140,10 @@ def test_what_was_timed_is_taken_from_an_earlier_run(
 ) -> None:
     monkeypatch.setattr(pieces, "FOLDER", tmp_path)
     monkeypatch.setattr(psychometric_long, "LONG", (8,))
-    first = run_bench(BENCH, Settings(), ["endless"])
+    first = run_bench(BENCH, BenchSettings(), ["endless"])
     monkeypatch.setattr(psychometric_long, "Experiment", None)
     monkeypatch.setattr(pieces, "commit", lambda: "a later one")
-    again = run_bench(BENCH, Settings(resume=True), ["endless"])
+    again = run_bench(BENCH, BenchSettings(resume=True), ["endless"])
     assert again["rows"] == first["rows"]
     note = f"psychometric, endless: measured earlier, at commit {first['commit']}"
     assert again["notes"] == [note]

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
 from aline.app import bench as registry
-from aline.app.bench.bench import Bench, Measured, Progress, Result, Settings
+from aline.app.bench.bench import Bench, BenchSettings, Measured, Progress, Result
 from aline.app.bench.run import completed, run_bench, stem, write_bench
 from aline.app.cli import app
 from aline.errors import InputError
@@ -16,7 +16,7 @@ from aline.evaluation.results import row
 
 
 def part(name: str, value: float):  # type: ignore[no-untyped-def]
-    def measure(settings: Settings, progress: Progress) -> Measured:
+    def measure(settings: BenchSettings, progress: Progress) -> Measured:
         total = settings.count(10, 2)
         progress(name, total, total)
         estimate = Estimate(value, 0.1, total)
@@ -41,7 +41,7 @@ BENCH = Bench("small", {"rmse": part("rmse", 0.5), "ratio": part("ratio", 2.0)},
 
 def test_a_result_holds_the_rows_of_all_parts_and_how_to_make_them_again() -> None:
     told = []
-    result = run_bench(BENCH, Settings(), progress=lambda *step: told.append(step))
+    result = run_bench(BENCH, BenchSettings(), progress=lambda *step: told.append(step))
     assert [row["metric"] for row in result["rows"]] == ["rmse", "ratio"]
     assert result["rows"][0]["n"] == 10
     assert result["data"] == {"rmse": [0.5], "ratio": [2.0]}
@@ -51,25 +51,25 @@ def test_a_result_holds_the_rows_of_all_parts_and_how_to_make_them_again() -> No
 
 
 def test_a_part_alone() -> None:
-    result = run_bench(BENCH, Settings(quick=True), ["ratio"])
+    result = run_bench(BENCH, BenchSettings(quick=True), ["ratio"])
     assert [(row["metric"], row["n"]) for row in result["rows"]] == [("ratio", 2)]
-    assert run_bench(BENCH, Settings(episodes=7), ["ratio"])["rows"][0]["n"] == 7
+    assert run_bench(BENCH, BenchSettings(episodes=7), ["ratio"])["rows"][0]["n"] == 7
 
 
 def test_an_unknown_part_is_refused() -> None:
     with pytest.raises(InputError, match=r"parts of small are rmse, ratio, got time"):
-        run_bench(BENCH, Settings(), ["time"])
+        run_bench(BENCH, BenchSettings(), ["time"])
 
 
 def test_a_quick_or_partial_run_has_files_of_its_own() -> None:
-    assert stem(BENCH, Settings(), None) == "small"
-    assert stem(BENCH, Settings(quick=True), None) == "small-quick"
-    assert stem(BENCH, Settings(), ["ratio"]) == "small-ratio"
-    assert stem(BENCH, Settings(budget="10min"), None) == "small-10min"
+    assert stem(BENCH, BenchSettings(), None) == "small"
+    assert stem(BENCH, BenchSettings(quick=True), None) == "small-quick"
+    assert stem(BENCH, BenchSettings(), ["ratio"]) == "small-ratio"
+    assert stem(BENCH, BenchSettings(budget="10min"), None) == "small-10min"
 
 
 def test_files_are_written(tmp_path: Path) -> None:
-    result = run_bench(BENCH, Settings())
+    result = run_bench(BENCH, BenchSettings())
     files = write_bench(BENCH, result, tmp_path / "new", "small")
     assert [file.name for file in files] == ["small.json", "small.md", "small-lines.png"]
     assert json.loads(files[0].read_text()) == result
@@ -116,17 +116,19 @@ def test_a_run_of_some_methods_keeps_what_is_known_of_the_others(tmp_path: Path)
     path = tmp_path / "small.json"
     path.write_text(json.dumps(result_of(["aline", "gp-us"], 1.0, "abc")))
     new = result_of(["aline"], 2.0, "def")
-    both = completed(new, path, Settings(methods=("aline",)))
+    both = completed(new, path, BenchSettings(methods=("aline",)))
     assert [(one["method"], one["value"]) for one in both["rows"]] == [
         ("aline", 2.0),
         ("gp-us", 1.0),
     ]
     assert both["data"] == {"bands": {"gp-us": {"mean": [1.0]}, "aline": {"mean": [2.0]}}}
     assert both["notes"] == ["not measured now, but kept from the run of commit abc: gp1d gp-us"]
-    assert completed(new, path, Settings()) == new  # all methods were asked for
+    assert completed(new, path, BenchSettings()) == new  # all methods were asked for
     other = {**new, "rows": [{**new["rows"][0], "task": "gp2d"}]}
-    assert len(completed(other, path, Settings(), by_task=True)["rows"]) == 3
-    assert completed(new, path, Settings(), by_task=True) == new  # its task was measured
-    assert completed(new, tmp_path / "none.json", Settings(methods=("aline",))) == new
-    again = completed(result_of(["aline", "gp-us"], 2.0, "def"), path, Settings(methods=("aline",)))
+    assert len(completed(other, path, BenchSettings(), by_task=True)["rows"]) == 3
+    assert completed(new, path, BenchSettings(), by_task=True) == new  # its task was measured
+    assert completed(new, tmp_path / "none.json", BenchSettings(methods=("aline",))) == new
+    again = completed(
+        result_of(["aline", "gp-us"], 2.0, "def"), path, BenchSettings(methods=("aline",))
+    )
     assert [one["value"] for one in again["rows"]] == [2.0, 2.0]

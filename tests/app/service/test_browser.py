@@ -327,6 +327,33 @@ def test_phone_and_dark(browser: Browser, service: Service) -> None:
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
+def test_times_are_in_the_zone_of_the_reader(browser: Browser, service: Service) -> None:
+    Client(service.url).create("psychometric", name="zones")
+    shown = {}
+    for zone in ("Asia/Tokyo", "America/New_York"):
+        browser.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": zone})
+        browser.get(service.url)
+        until(lambda: "UTC" not in text(browser, ".row time"))
+        shown[zone] = text(browser, ".row time")
+    browser.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": ""})
+    assert len(set(shown.values())) == 2
+
+
+def test_answers_at_one_place_are_stacked(browser: Browser, service: Service) -> None:
+    """None hides another, and none lies on the curve."""
+    browser.get(service.url)
+    points = [{"x": 0.5, "y": y} for y in (1, 1, 0, 1)] + [{"x": 0.9, "y": 1}]
+    script = (
+        "const done = arguments[1]; import('/static/plots.js').then("
+        "(plots) => done(plots.stacked({ low: 0, high: 1 }, arguments[0])))"
+    )
+    heights = browser.execute_async_script(script, points)
+    assert len(set(heights[:4])) == 4
+    assert [height > 1 for height in heights] == [one["y"] == 1 for one in points]
+    assert [height < 0 for height in heights] == [one["y"] == 0 for one in points]
+    assert heights[4] == heights[0]
+
+
 def test_the_jspsych_example(browser: Browser, nursery: Nursery, tmp_path: Path) -> None:
     """A page of another site runs a forced choice against the service."""
     folder = ROOT / "clients" / "js"

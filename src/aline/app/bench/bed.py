@@ -20,14 +20,14 @@ from torch import Tensor
 
 from aline import zoo
 from aline.app.bench.bed_report import figures, markdown
-from aline.app.bench.bench import Bench, Measured, Progress, Row, Settings
+from aline.app.bench.bench import Bench, BenchSettings, Measured, Progress, Row
 from aline.app.bench.pieces import measure_each
 from aline.baselines import Dad, RlBoed, VpceConfig, VpcePolicy, Vsoed, learn
-from aline.baselines.dad import DAD_PRESETS
+from aline.baselines.dad import DAD_PRESETS, DAD_SHORT
 from aline.baselines.history import Learner
-from aline.baselines.rl_boed import RL_BOED_PRESETS
+from aline.baselines.rl_boed import RL_BOED_PRESETS, RL_BOED_SHORT
 from aline.baselines.vpce import VPCE_PRESETS
-from aline.baselines.vsoed import VSOED_PRESETS
+from aline.baselines.vsoed import VSOED_PRESETS, VSOED_SHORT
 from aline.engine import BatchEngine
 from aline.episodes import Context, Goal, Offer, Policy, RandomPolicy
 from aline.evaluation import Estimate, Information, Protocol, measure_information
@@ -36,18 +36,20 @@ from aline.evaluation.information import final_posterior, information_rows
 from aline.evaluation.results import row
 from aline.evaluation.simulated import play_protocol
 from aline.files import read_tensors, write_tensors
-from aline.model import Model
+from aline.model import Model, fresh
 from aline.policies import LearnedPolicy
 from aline.tasks import Task, get
 from aline.training import train
+from aline.training.budget import parse_duration
 
 FOLDER = Path("runs") / "bed"
 POOL = 2000
 CONTRASTIVE = {"location": 10**6, "ces": 10**7}
 TASKS = tuple(CONTRASTIVE)
 OURS = ("aline", "aline-box")
-LEARNED = ("dad", "vsoed", "rl-boed")
-METHODS = (*OURS, "random", "vpce", *LEARNED)
+# What is left of ours where the task's likelihood and `explore` choose, and nothing was learned.
+UNTRAINED = "aline-untrained"
+METHODS = (*OURS, UNTRAINED, "random", "vpce", "dad", "vsoed", "rl-boed")
 # It optimises anew at every trial: on location finding, minutes an episode.
 VPCE_EPISODES = {"location": 3, "ces": 200}
 
@@ -77,13 +79,18 @@ class Contender:
     seconds: float | None = None  # of training
 
 
-def _measure(settings: Settings, progress: Progress) -> Measured:
+def _measure(settings: BenchSettings, progress: Progress) -> Measured:
     methods = settings.among("methods", METHODS)
-    chosen = [(task, method) for task in settings.among("tasks", TASKS) for method in methods]
+    chosen = [
+        (task, method)
+        for task in settings.among("tasks", TASKS)
+        for method in methods
+        if method != UNTRAINED or get(task).model.get("policy") == "informed"
+    ]
     return measure_each("bed", chosen, _measure_one, settings, progress)
 
 
-def _measure_one(name: str, method: str, settings: Settings, told: Progress) -> Measured:
+def _measure_one(name: str, method: str, settings: BenchSettings, told: Progress) -> Measured:
     task = get(name)
     ready = _contender(task, method, settings, told)
     if ready.model is not None:
@@ -105,10 +112,19 @@ def _measure_one(name: str, method: str, settings: Settings, told: Progress) -> 
     ]
     notes = [f"{name}, {method}: {note}" for note in found.notes]
     data = {} if ready.model is None else _picture(name, method, task, ready.model, found)
-    return Measured([_with_published(each) for each in rows], data, notes)
+    uses = _uses(method, ready)
+    return Measured([{**_with_published(each), "uses": uses} for each in rows], data, notes)
 
 
-def _protocol(task: Task, method: str, settings: Settings) -> Protocol:
+def _uses(method: str, ready: Contender) -> str:
+    """What a method has of the task when it chooses, beside what it has learned."""
+    if method == "vpce":
+        return "likelihood"
+    is_informed = isinstance(ready.policy, LearnedPolicy) and ready.policy.informed is not None
+    return "likelihood and the task's own `explore`" if is_informed else ""
+
+
+def _protocol(task: Task, method: str, settings: BenchSettings) -> Protocol:
     full, quick = (VPCE_EPISODES[task.spec.name], 2) if method == "vpce" else (2000, 20)
     pool = POOL if method == "aline" else None
     spec = task.spec
@@ -125,8 +141,21 @@ def _with_published(found: Row) -> Row:
 
 # The contenders.
 
+# Of each: its paper's settings by task, those for a budget below SHORT, and those of a quick run.
+BASELINES: Mapping[str, tuple[Any, Any, Any, Any]] = {
+    "dad": (DAD_PRESETS, DAD_SHORT, {"contrastive": 100, "batch": 20}, Dad),
+    "vsoed": (VSOED_PRESETS, VSOED_SHORT, {"batch": 100}, Vsoed),
+    "rl-boed": (
+        RL_BOED_PRESETS,
+        RL_BOED_SHORT,
+        {"contrastive": 200, "updates": 4, "batch": 64},
+        RlBoed,
+    ),
+}
+SHORT = 3 * 3600.0  # seconds; their papers' settings are for days of a CPU
 
-def _contender(task: Task, method: str, settings: Settings, told: Progress) -> Contender:
+
+def _contender(task: Task, method: str, settings: BenchSettings, told: Progress) -> Contender:
     if method == "random":
         return Contender(RandomPolicy(task.spec.design))
     if method == "vpce":
@@ -134,13 +163,18 @@ def _contender(task: Task, method: str, settings: Settings, told: Progress) -> C
         if settings.quick:
             config = VpceConfig(fit_steps=20, design_steps=20, contrastive=20, outer=20)
         return Contender(VpcePolicy(task, config))
+    if method == UNTRAINED:
+        shipped, generator = zoo.load(task.spec.name), torch.Generator().manual_seed(settings.seed)
+        network = fresh(shipped.spec, shipped.network.config, generator)
+        network.eval().requires_grad_(False)
+        return Contender(LearnedPolicy(BatchEngine(network), task=task))
     if method in OURS:
         model = _our_model(task, settings)
         return Contender(LearnedPolicy(BatchEngine(model.network)), model, model.spent("seconds"))
     return _learned(task, method, settings, told)
 
 
-def _our_model(task: Task, settings: Settings) -> Model:
+def _our_model(task: Task, settings: BenchSettings) -> Model:
     """The shipped one; with a budget, one that was trained for as long as the others."""
     name = task.spec.name
     if name in zoo.shipped() and (settings.budget is None or settings.quick):
@@ -154,13 +188,13 @@ def _our_model(task: Task, settings: Settings) -> Model:
     return model
 
 
-def _kept(task: Task, method: str, settings: Settings) -> Path:
+def _kept(task: Task, method: str, settings: BenchSettings) -> Path:
     """Where what was trained for a budget is kept."""
     words = [task.spec.name, method, _budget(task, settings), str(settings.seed)]
     return FOLDER / "-".join([*words, *(["quick"] * settings.quick)])
 
 
-def _budget(task: Task, settings: Settings) -> str:
+def _budget(task: Task, settings: BenchSettings) -> str:
     """As given, else as long as our own model was trained."""
     if settings.budget is not None:
         return settings.budget
@@ -171,21 +205,19 @@ def _budget(task: Task, settings: Settings) -> str:
     return f"{seconds:.0f}s" if seconds else "2h"
 
 
-def _learner(task: Task, method: str, quick: bool, seed: int) -> Learner:
+def _learner(task: Task, method: str, settings: BenchSettings) -> Learner:
+    """With its paper's settings, or those for a budget of minutes."""
     name = task.spec.name
-    dad, vsoed, redq = DAD_PRESETS[name], VSOED_PRESETS[name], RL_BOED_PRESETS[name]
-    if quick:
-        dad = replace(dad, contrastive=100, batch=20)
-        vsoed = replace(vsoed, batch=100)
-        redq = replace(redq, contrastive=200, updates=4, batch=64)
-    if method == "dad":
-        return Dad(task, dad, seed)
-    return Vsoed(task, vsoed, seed) if method == "vsoed" else RlBoed(task, redq, seed)
+    presets, short, tiny, build = BASELINES[method]
+    is_short = parse_duration(_budget(task, settings)) < SHORT
+    changed = (short if is_short else {}) | (tiny if settings.quick else {})
+    learner: Learner = build(task, replace(presets[name], **changed), settings.seed)
+    return learner
 
 
-def _learned(task: Task, method: str, settings: Settings, told: Progress) -> Contender:
+def _learned(task: Task, method: str, settings: BenchSettings, told: Progress) -> Contender:
     """Load the baseline that an earlier run trained for this budget, or train it."""
-    learner = _learner(task, method, settings.quick, settings.seed)
+    learner = _learner(task, method, settings)
     kept = _kept(task, method, settings)
     path = kept.with_name(f"{kept.name}.safetensors")
     if path.is_file():
@@ -228,7 +260,7 @@ class _Timed:
         return after
 
 
-def _costs(task: Task, method: str, ready: Contender, settings: Settings) -> Iterator[Row]:
+def _costs(task: Task, method: str, ready: Contender, settings: BenchSettings) -> Iterator[Row]:
     """Seconds a run on one thread, and hours of training."""
     target = ",".join(task.spec.parameters.priors)
     runs = 1 if method == "vpce" else (2 if settings.quick else 20)

@@ -23,7 +23,7 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
-class Settings:
+class BenchSettings:
     """What a user can choose for any benchmark."""
 
     quick: bool = False  # about a minute: to see that all works, not to publish
@@ -34,6 +34,7 @@ class Settings:
     budget: str | None = None  # of what has to be trained; None is the benchmark's own
     jobs: int = 1  # processes
     resume: bool = False  # take what an earlier run has measured already
+    same_code: bool = False  # of that, only what this very code has measured
     models: Path | None = None  # the folder of models to measure; None is the benchmark's own
     data: Path | None = None  # the folder of tables that some benchmarks need
 
@@ -69,7 +70,7 @@ def joined(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     return {**old, **new, **both}
 
 
-Part = Callable[[Settings, Progress], Measured]
+Part = Callable[[BenchSettings, Progress], Measured]
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from aline import zoo
-from aline.app.bench.bench import Bench, Measured, Progress, Result, Row, Settings
+from aline.app.bench.bench import Bench, BenchSettings, Measured, Progress, Result, Row
 from aline.app.bench.pieces import measure_each
 from aline.errors import NotFoundError
 from aline.evaluation import row
@@ -72,7 +72,7 @@ SPACES = {
 }
 
 
-def landscape_task(name: str, settings: Settings) -> TableTask:
+def landscape_task(name: str, settings: BenchSettings) -> TableTask:
     """A search space's task."""
     known = SPACES[name]
     path = (settings.data or Path("data")) / known.file
@@ -81,7 +81,7 @@ def landscape_task(name: str, settings: Settings) -> TableTask:
     return TableTask(read_tables(path, known.space or name, **known.options))
 
 
-def model_of(name: str, settings: Settings) -> Model | None:
+def model_of(name: str, settings: BenchSettings) -> Model | None:
     """The model in the folder of models, or the shipped one, if there is any."""
     folder = (settings.models or Path("runs")) / name
     if (folder / "card.json").is_file():
@@ -89,7 +89,7 @@ def model_of(name: str, settings: Settings) -> Model | None:
     return zoo.load(name) if name in zoo.shipped() else None
 
 
-def _measure(settings: Settings, progress: Progress) -> Measured:
+def _measure(settings: BenchSettings, progress: Progress) -> Measured:
     wanted = settings.among("tasks", tuple(SPACES))
     ready = [name for name in wanted if model_of(name, settings) is not None]
     notes = [f"{name}: no model, so it was left out" for name in wanted if name not in ready]
@@ -99,7 +99,7 @@ def _measure(settings: Settings, progress: Progress) -> Measured:
     return Measured([*found.rows, *_ratios(found.data)], found.data, [*notes, *found.notes])
 
 
-def _measure_one(name: str, method: str, settings: Settings, progress: Progress) -> Measured:
+def _measure_one(name: str, method: str, settings: BenchSettings, progress: Progress) -> Measured:
     model = model_of(name, settings)
     assert model is not None
     task = landscape_task(name, settings).on("test").described_by(model.spec)

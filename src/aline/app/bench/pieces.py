@@ -16,13 +16,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from aline.app.bench.bench import Measured, Progress, Settings, joined
-from aline.evaluation.results import commit
+from aline.app.bench.bench import BenchSettings, Measured, Progress, joined
+from aline.evaluation.results import code_version, commit
 from aline.files import read_tensors, write_tensors
 
 FOLDER = Path("runs") / "bench"
 
-MeasureOne = Callable[[str, str, Settings, Progress], Measured]
+MeasureOne = Callable[[str, str, BenchSettings, Progress], Measured]
 """Measures a method on a task. A function of a module, so that another process can import it."""
 
 
@@ -35,20 +35,22 @@ class Piece:
     notes: tuple[str, ...] = ()
 
 
-def piece(settings: Settings, *name: str, measure: Callable[[], Piece]) -> Piece:
+def piece(settings: BenchSettings, *name: str, measure: Callable[[], Piece]) -> Piece:
     """Measure a piece and keep it; with `resume`, take the one that an earlier run kept.
 
-    One that was measured at another commit carries a note of it.
+    One that was measured at another commit carries a note of it, or is measured anew.
     """
-    path = FOLDER / f"{'-'.join([*name, *_told_apart(settings)])}.safetensors"
+    path = FOLDER / f"{'-'.join([*name, *told_apart(settings)])}.safetensors"
     if settings.resume and path.is_file():
         tensors, card = read_tensors(path)
         notes, then = tuple(card["notes"]), card["commit"]
         if then != commit():
             notes += (f"{', '.join(name)}: measured earlier, at commit {then}",)
-        return Piece(tensors, card["values"], notes)
+        if not settings.same_code or card.get("code") == code_version():
+            return Piece(tensors, card["values"], notes)
     found = measure()
     card = {"values": found.values, "notes": found.notes, "commit": commit()}
+    card["code"] = code_version()
     write_tensors(path, found.tensors, card)
     return found
 
@@ -57,7 +59,7 @@ def measure_each(
     bench: str,
     chosen: Sequence[tuple[str, str]],
     measure: MeasureOne,
-    settings: Settings,
+    settings: BenchSettings,
     progress: Progress,
 ) -> Measured:
     """Every task and method, one piece each, in as many processes as the settings say."""
@@ -83,14 +85,19 @@ def together(found: Sequence[Measured]) -> Measured:
 
 
 def _kept_alone(
-    bench: str, task: str, method: str, measure: MeasureOne, settings: Settings
+    bench: str, task: str, method: str, measure: MeasureOne, settings: BenchSettings
 ) -> Measured:
     torch.set_num_threads(1)
     return _kept(bench, task, method, measure, settings, lambda what, done, total: None)
 
 
 def _kept(
-    bench: str, task: str, method: str, measure: MeasureOne, settings: Settings, progress: Progress
+    bench: str,
+    task: str,
+    method: str,
+    measure: MeasureOne,
+    settings: BenchSettings,
+    progress: Progress,
 ) -> Measured:
     def anew() -> Piece:
         found = measure(task, method, settings, partial(_prefixed, progress, f"{task}, {method}"))
@@ -104,8 +111,9 @@ def _prefixed(progress: Progress, prefix: str, what: str, done: int, total: int)
     progress(f"{prefix}: {what}", done, total)
 
 
-def _told_apart(settings: Settings) -> list[str]:
-    """What else makes a piece another one."""
+def told_apart(settings: BenchSettings) -> list[str]:
+    """What else makes a piece, or a part, another one."""
+    tasks = ["+".join(settings.tasks)] if settings.same_code and settings.tasks else []
     episodes = [f"{settings.episodes}"] if settings.episodes else []
     budget = [settings.budget] if settings.budget else []
-    return [f"seed{settings.seed}", *episodes, *budget, *["quick"] * settings.quick]
+    return [f"seed{settings.seed}", *tasks, *episodes, *budget, *["quick"] * settings.quick]

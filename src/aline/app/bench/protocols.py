@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from aline import zoo
-from aline.app.bench.bench import Bench, Measured, Progress, Row, Settings
+from aline.app.bench.bench import Bench, BenchSettings, Measured, Progress, Row
 from aline.app.bench.pieces import measure_each
 from aline.app.bench.protocols_report import OURS, figures, markdown
 from aline.app.bench.published import PROTOCOLS, Published
@@ -62,7 +62,7 @@ FASTER: Mapping[str, Callable[[], Task]] = {
 }
 
 
-def _measure(settings: Settings, progress: Progress) -> Measured:
+def _measure(settings: BenchSettings, progress: Progress) -> Measured:
     ready, notes = _with_a_model(settings)
     every = tuple(dict.fromkeys(m for known in PROTOCOLS.values() for m in known.methods))
     wanted = settings.among("methods", every)
@@ -74,7 +74,7 @@ def _measure(settings: Settings, progress: Progress) -> Measured:
     return Measured(rows, found.data, [*notes, *found.notes])
 
 
-def _with_a_model(settings: Settings) -> tuple[list[str], list[str]]:
+def _with_a_model(settings: BenchSettings) -> tuple[list[str], list[str]]:
     """The tasks to measure, and a note on each for which there is no model."""
     names = settings.among("tasks", tuple(PROTOCOLS))
     missing = [name for name in names if not (_folder(name, settings) / "card.json").is_file()]
@@ -88,7 +88,7 @@ def _with_a_model(settings: Settings) -> tuple[list[str], list[str]]:
     return [name for name in names if name not in missing], notes
 
 
-def _folder(name: str, settings: Settings) -> Path:
+def _folder(name: str, settings: BenchSettings) -> Path:
     return (settings.models or MODELS) / name
 
 
@@ -111,7 +111,7 @@ def quickly_measured(name: str, task: Task) -> Task:
     return quick
 
 
-def _measure_one(name: str, method: str, settings: Settings, progress: Progress) -> Measured:
+def _measure_one(name: str, method: str, settings: BenchSettings, progress: Progress) -> Measured:
     known = PROTOCOLS[name]
     model = zoo.load(_folder(name, settings))
     task = quickly_measured(name, protocol_task(name).described_by(model.spec))
@@ -154,7 +154,7 @@ def _policy(method: str, model: Model) -> Policy:
     return RandomPolicy(design) if method == "random" else NormalDesigns(design)
 
 
-def _protocol(known: Published, method: str, task: Task, settings: Settings) -> Protocol:
+def _protocol(known: Published, method: str, task: Task, settings: BenchSettings) -> Protocol:
     pool = known.pool if method == "aline" else None
     return Protocol(
         settings.count(2000, 20),
@@ -194,7 +194,7 @@ def _exact(
     task: Task,
     model: Model,
     found: Information,
-    settings: Settings,
+    settings: BenchSettings,
     progress: Progress,
 ) -> tuple[list[tuple[str, Estimate]], list[str]]:
     """What the exact posterior learned, and how far q is from it; or why there is none."""

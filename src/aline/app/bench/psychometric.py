@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from aline import zoo
-from aline.app.bench.bench import Bench, Measured, Part, Progress, Row, Settings
+from aline.app.bench.bench import Bench, BenchSettings, Measured, Part, Progress, Row
 from aline.app.bench.pieces import Piece, piece
 from aline.app.bench.psychometric_figures import figures
 from aline.app.bench.psychometric_long import endless, long, one_thread
@@ -56,15 +56,15 @@ CEILINGS: dict[str, Cost] = {"best-possible": payment, "best-of-two-ends": expec
 # Errors by trial.
 
 
-def _errors(settings: Settings, progress: Progress) -> Measured:
+def _errors(settings: BenchSettings, progress: Progress) -> Measured:
     task = get(TASK)
     methods = settings.among("methods", [*_makers(task)])
     rows: list[Row] = []
     stimuli: dict[str, Any] = {}
-    kept: dict[tuple[str, ...], Experiments] = {}
+    kept: dict[tuple[str, ...], PlayedExperiments] = {}
     notes: list[str] = []
     for target in (*PAIRS, ALL):
-        found: dict[str, Experiments] = {}
+        found: dict[str, PlayedExperiments] = {}
         for method in methods:
             if method == "psi-marginal" and target == ALL:
                 continue  # without nuisance it is QUEST+
@@ -73,7 +73,7 @@ def _errors(settings: Settings, progress: Progress) -> Measured:
             if name not in kept:
                 measure = partial(_experiments, task, method, target, settings, progress)
                 one = piece(settings, TASK, *name, measure=measure)
-                kept[name], notes = Experiments.of(one), [*notes, *one.notes]
+                kept[name], notes = PlayedExperiments.of(one), [*notes, *one.notes]
             found[method] = kept[name]
         rows += _error_rows(target, found)
         rows += _where(task, target, {method: one.played for method, one in found.items()})
@@ -83,7 +83,7 @@ def _errors(settings: Settings, progress: Progress) -> Measured:
 
 
 @dataclass(frozen=True)
-class Experiments:
+class PlayedExperiments:
     """What a method played, and the errors of its own and of the exact posterior."""
 
     played: Played
@@ -91,7 +91,7 @@ class Experiments:
     exact: Errors
 
     @classmethod
-    def of(cls, kept: Piece) -> Experiments:
+    def of(cls, kept: Piece) -> PlayedExperiments:
         """Those that were kept."""
         tensors = kept.tensors
         context = Context(tensors["designs"], tensors["outcomes"])
@@ -122,7 +122,7 @@ def _makers(task: Task) -> dict[str, Callable[[], tuple[Policy, Callable[[Played
 
 
 def _experiments(
-    task: Task, method: str, target: Sequence[str], settings: Settings, progress: Progress
+    task: Task, method: str, target: Sequence[str], settings: BenchSettings, progress: Progress
 ) -> Piece:
     policy, own = _makers(task)[method]()
     told = partial(progress, f"{method}, {' and '.join(target)}")
@@ -135,7 +135,7 @@ def _experiments(
     return Piece(tensors | {f"exact.{name}": error for name, error in exact.items()})
 
 
-def _error_rows(target: Sequence[str], found: Mapping[str, Experiments]) -> Iterator[Row]:
+def _error_rows(target: Sequence[str], found: Mapping[str, PlayedExperiments]) -> Iterator[Row]:
     for pair in [target] if target != ALL else PAIRS:
         end = "" if target != ALL else f":{','.join(pair)}"
         own = {method: posterior_rmse(one.own, pair) for method, one in found.items()}
@@ -181,7 +181,7 @@ def _histogram(task: Task, played: Played) -> dict[str, Any]:
 # A goal that changes.
 
 
-def _switch(settings: Settings, progress: Progress) -> Measured:
+def _switch(settings: BenchSettings, progress: Progress) -> Measured:
     task, model = get(TASK), zoo.load(TASK)
     options: dict[str, Any] = {"count": settings.count(1000, 24), "seed": settings.seed}
     policy = LearnedPolicy(BatchEngine(model.network))
@@ -202,7 +202,7 @@ def _switch(settings: Settings, progress: Progress) -> Measured:
 # The exact optimum.
 
 
-def _optimum(settings: Settings, progress: Progress) -> Measured:
+def _optimum(settings: BenchSettings, progress: Progress) -> Measured:
     task, model = get(TASK), zoo.load(TASK)
     oracle, count = exact_greedy(task, NODES), settings.count(200, 8)
     rows: list[Row] = []
@@ -218,7 +218,7 @@ def _optimum(settings: Settings, progress: Progress) -> Measured:
     return Measured(rows)
 
 
-def _refined(settings: Settings, progress: Progress) -> Measured:
+def _refined(settings: BenchSettings, progress: Progress) -> Measured:
     """What a posterior by the likelihood itself says of our own trials (`refined()`)."""
     task, network = get(TASK), zoo.load(TASK).network
     count, rows = settings.count(1000, 8), []
@@ -233,7 +233,7 @@ def _refined(settings: Settings, progress: Progress) -> Measured:
     return Measured(rows)
 
 
-def _ceiling(settings: Settings, progress: Progress) -> Measured:
+def _ceiling(settings: BenchSettings, progress: Progress) -> Measured:
     """What no choice of stimuli can better, for guess and lapse."""
     task = psychometric()
     coins, trials, rows = Coins.of(task), 4 if settings.quick else task.spec.horizon, []
@@ -251,7 +251,7 @@ def _ceiling(settings: Settings, progress: Progress) -> Measured:
 def _kept(name: str, part: Part) -> Part:
     """A part that `resume` takes from an earlier run: what is timed wants the machine to itself."""
 
-    def kept(settings: Settings, progress: Progress) -> Measured:
+    def kept(settings: BenchSettings, progress: Progress) -> Measured:
         one = piece(
             settings,
             TASK,
@@ -263,7 +263,7 @@ def _kept(name: str, part: Part) -> Part:
     return kept
 
 
-def _times(settings: Settings, progress: Progress) -> Measured:
+def _times(settings: BenchSettings, progress: Progress) -> Measured:
     """Seconds to choose a stimulus, and for a whole trial, on one thread."""
     task, model = get(TASK), zoo.load(TASK)
     runs = 3 if settings.quick else 20

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 from aline import zoo
-from aline.app.bench.bench import Measured, Progress, Row, Settings
+from aline.app.bench.bench import BenchSettings, Measured, Progress, Row
 from aline.app.bench.psychometric_rows import PAIRS, TASK, measured
 from aline.engine import BatchEngine
 from aline.episodes import Context
@@ -42,7 +42,7 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def endless(settings: Settings, progress: Progress) -> Measured:
+def endless(settings: BenchSettings, progress: Progress) -> Measured:
     """Pauses, memory and drift of one long experiment."""
     task, model = get(TASK), zoo.load(TASK)
     trials = 300 if settings.quick else LONG[-1]
@@ -102,7 +102,7 @@ def _megabytes() -> float:
     return peak / 2**20 if sys.platform == "darwin" else peak / 2**10
 
 
-def long(settings: Settings, progress: Progress) -> Measured:
+def long(settings: BenchSettings, progress: Progress) -> Measured:
     """What q loses in experiments beyond its training."""
     task, model = get(TASK), zoo.load(TASK)
     lengths = [length for length in LONG if length <= (100 if settings.quick else LONG[-1])]

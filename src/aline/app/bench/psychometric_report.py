@@ -89,18 +89,20 @@ def _errors(found: Found) -> Iterator[str]:
     yield "the mean over the two, as in the paper's figure 4. In brackets, of the exact posterior"
     yield "of the same trials:"
     yield ""
-    rows = []
-    for method in methods:
-        cells = [
-            f"{_value(found.last('posterior_rmse', t, method))} "
-            f"({_value(found.last('exact_rmse', t, method))})"
-            for t in (TS, GL)
-        ]
-        rows.append([NAMES[method], *cells])
+    rows = [[NAMES[m], *(c for t in (TS, GL) for c in _error_cells(found, t, m))] for m in methods]
     refined = [_value(found.last("posterior_rmse", t, "aline-refined")) for t in (TS, GL)]
     if any(refined):
-        rows.insert(1, ["aline, its posterior refined by the likelihood", *refined])
-    yield from _table(["", "threshold and slope", "guess and lapse"], rows)
+        cells = [cell for value in refined for cell in (value, "")]
+        rows.insert(1, ["aline, its posterior refined by the likelihood", *cells])
+    ours_less = "ours less theirs, paired"
+    yield from _table(["", "threshold and slope", ours_less, "guess and lapse", ours_less], rows)
+
+
+def _error_cells(found: Found, target: str, method: str) -> tuple[str, str]:
+    """A method's errors, and how far ours are from them."""
+    own, exact = (found.last(m, target, method) for m in ("posterior_rmse", "exact_rmse"))
+    less = found.last(f"posterior_rmse_minus_{method}", target)
+    return f"{_value(own)} ({_value(exact)})", _value(less, 4)
 
 
 def _ceiling(found: Found) -> Iterator[str]:
@@ -222,21 +224,24 @@ def _long(found: Found) -> Iterator[str]:
 
 # The bars.
 
-Bar = tuple[str, Callable[[Found], tuple[str, bool] | None]]
+Judged = tuple[str, bool | str]
+"""What was measured, and whether the bar is met, or in words how it stands."""
+Bar = tuple[str, Callable[[Found], Judged | None]]
+BELOW, LEVEL, ABOVE = "met: below", "level: the interval of the difference holds 0", "**not met**"
 
 
 def _at_most(
     metric: str, target: str, limit: float, method: str = "aline"
-) -> Callable[[Found], tuple[str, bool] | None]:
-    def check(found: Found) -> tuple[str, bool] | None:
+) -> Callable[[Found], Judged | None]:
+    def check(found: Found) -> Judged | None:
         row = found.last(metric, target, method)
         return None if row is None else (_value(row), row["value"] <= limit)
 
     return check
 
 
-def _rates_at_most(limit: float) -> Callable[[Found], tuple[str, bool] | None]:
-    def check(found: Found) -> tuple[str, bool] | None:
+def _rates_at_most(limit: float) -> Callable[[Found], Judged | None]:
+    def check(found: Found) -> Judged | None:
         row, least = (found.last("posterior_rmse", GL, m) for m in ("aline", "best-possible"))
         if row is None:
             return None
@@ -246,30 +251,30 @@ def _rates_at_most(limit: float) -> Callable[[Found], tuple[str, bool] | None]:
     return check
 
 
-def _not_above(target: str, other: str) -> Callable[[Found], tuple[str, bool] | None]:
-    def check(found: Found) -> tuple[str, bool] | None:
-        ours, theirs = (found.last("posterior_rmse", target, m) for m in ("aline", other))
-        if ours is None or theirs is None:
+def _against(target: str, other: str, pair: str | None = None) -> Callable[[Found], Judged | None]:
+    """Whether our errors are below another method's, observer by observer."""
+    end = f":{pair}" if pair else ""
+
+    def check(found: Found) -> Judged | None:
+        ours, theirs = (found.last(f"posterior_rmse{end}", target, m) for m in ("aline", other))
+        less = found.last(f"posterior_rmse_minus_{other}{end}", target)
+        if ours is None or theirs is None or less is None:
             return None
-        met = ours["value"] <= theirs["value"] + theirs["ci95"]
-        return f"{_value(ours)} against {_value(theirs)}", met
+        values = f"{_value(ours)} against {_value(theirs)}"
+        return f"{values}; paired difference {_value(less, 4)}", paired_verdict(less)
 
     return check
 
 
-def _apart(target: str, other: str) -> Callable[[Found], tuple[str, bool] | None]:
-    def check(found: Found) -> tuple[str, bool] | None:
-        ours, theirs = (found.last("posterior_rmse", target, m) for m in ("aline", other))
-        if ours is None or theirs is None:
-            return None
-        met = ours["value"] + ours["ci95"] < theirs["value"] - theirs["ci95"]
-        return f"{_value(ours)} against {_value(theirs)}", met
-
-    return check
+def paired_verdict(less: Row) -> str:
+    """What a paired difference of errors says, ours less theirs: below, level or above."""
+    if abs(less["value"]) <= less["ci95"]:
+        return LEVEL
+    return BELOW if less["value"] < 0 else ABOVE
 
 
-def _between(pair: str) -> Callable[[Found], tuple[str, bool] | None]:
-    def check(found: Found) -> tuple[str, bool] | None:
+def _between(pair: str) -> Callable[[Found], Judged | None]:
+    def check(found: Found) -> Judged | None:
         own, novel = found.last("posterior_rmse", pair), found.last(f"posterior_rmse:{pair}", ALL)
         random = found.last(f"posterior_rmse:{pair}", ALL, "random")
         less = found.last(f"posterior_rmse_minus_random:{pair}", ALL)
@@ -283,7 +288,7 @@ def _between(pair: str) -> Callable[[Found], tuple[str, bool] | None]:
     return check
 
 
-def _visits(found: Found) -> tuple[str, bool] | None:
+def _visits(found: Found) -> Judged | None:
     near, extreme = (found.one(metric, ALL) for metric in ("share_near_threshold", "share_extreme"))
     if near is None or extreme is None:
         return None
@@ -291,7 +296,7 @@ def _visits(found: Found) -> tuple[str, bool] | None:
     return f"{_value(near, 2)} near the threshold, {_value(extreme, 2)} extreme", met
 
 
-def _moves(found: Found) -> tuple[str, bool] | None:
+def _moves(found: Found) -> Judged | None:
     switched = {row["step"]: row for row in found.series("share_extreme:switched", GL)}
     steady = {row["step"]: row for row in found.series("share_extreme:steady", GL)}
     if 17 not in switched:
@@ -303,21 +308,21 @@ def _moves(found: Found) -> tuple[str, bool] | None:
     return "{} at trial 15, {} at 17, usual {}".format(*shares), met
 
 
-def _never_pauses(found: Found) -> tuple[str, bool] | None:
+def _never_pauses(found: Found) -> Judged | None:
     row = found.last("longest_pause", TS)
     return None if row is None else (f"{1000 * row['value']:.1f} ms", row["value"] <= 0.05)
 
 
-def _share(target: str) -> Callable[[Found], tuple[str, bool] | None]:
-    def check(found: Found) -> tuple[str, bool] | None:
+def _share(target: str) -> Callable[[Found], Judged | None]:
+    def check(found: Found) -> Judged | None:
         row = found.one("information_share", target)
         return None if row is None else (_value(row), row["value"] >= 0.9)
 
     return check
 
 
-def _faster(method: str, target: str, times: float) -> Callable[[Found], tuple[str, bool] | None]:
-    def check(found: Found) -> tuple[str, bool] | None:
+def _faster(method: str, target: str, times: float) -> Callable[[Found], Judged | None]:
+    def check(found: Found) -> Judged | None:
         row = found.one("ratio", target, method)
         return None if row is None else (f"{row['value']:.1f} times", row["value"] >= times)
 
@@ -326,31 +331,42 @@ def _faster(method: str, target: str, times: float) -> Callable[[Found], tuple[s
 
 BARS: tuple[Bar, ...] = (
     ("guess, lapse: RMSE at most 0.175", _rates_at_most(0.175)),
-    ("guess, lapse: at most psi-marginal's, within its interval", _not_above(GL, "psi-marginal")),
-    ("guess, lapse: below QUEST+'s, intervals apart", _apart(GL, "questplus")),
+    ("guess, lapse: at most psi-marginal's", _against(GL, "psi-marginal")),
+    ("guess, lapse: below QUEST+'s", _against(GL, "questplus")),
+    ("guess, lapse: at most the exact greedy optimum's", _against(GL, "greedy")),
     ("threshold, slope: RMSE at most 0.57", _at_most("posterior_rmse", TS, 0.57)),
     (
         "threshold, slope: RMSE at most 0.57 with refined()",
         _at_most("posterior_rmse", TS, 0.57, "aline-refined"),
     ),
-    ("threshold, slope: at most psi-marginal's", _not_above(TS, "psi-marginal")),
-    ("threshold, slope: at most QUEST+'s", _not_above(TS, "questplus")),
+    ("threshold, slope: at most psi-marginal's", _against(TS, "psi-marginal")),
+    ("threshold, slope: at most QUEST+'s", _against(TS, "questplus")),
+    ("threshold, slope: at most the exact greedy optimum's", _against(TS, "greedy")),
+    *(
+        (f"all four: {words} at most {NAMES[other]}'s", _against(ALL, other, pair))
+        for pair, words in ((TS, "threshold and slope"), (GL, "guess and lapse"))
+        for other in ("questplus", "greedy")
+    ),
     ("all four, novel: threshold and slope between own goal and random", _between(TS)),
     ("all four, novel: guess and lapse between own goal and random", _between(GL)),
     ("all four, novel: stimuli visit both threshold and extremes", _visits),
     ("after the switch, stimuli at the extremes within two trials", _moves),
     ("one-step information, threshold and slope: at least 0.9 of the optimum", _share(TS)),
     ("one-step information, guess and lapse: at least 0.9 of the optimum", _share(GL)),
-    ("10 times faster than psi-marginal as published", _faster("psi-marginal-published", TS, 10)),
-    ("30 times faster than QUEST+ as published", _faster("questplus-published", ALL, 30)),
     ("10 times faster than our psi-marginal", _faster("psi-marginal", TS, 10)),
     ("30 times faster than our QUEST+", _faster("questplus", ALL, 30)),
+    ("10 times faster than psi-marginal as published", _faster("psi-marginal-published", TS, 10)),
+    ("30 times faster than QUEST+ as published", _faster("questplus-published", ALL, 30)),
     ("no pause above 50 ms in a long experiment", _never_pauses),
 )
 
 
 def _bars(found: Found) -> Iterator[str]:
     checked = [(name, check(found)) for name, check in BARS]
-    rows = [[name, c[0], "met" if c[1] else "**not met**"] for name, c in checked if c is not None]
+    rows = [[name, c[0], _words(c[1])] for name, c in checked if c is not None]
     if rows:
         yield from _table(["bar", "measured", ""], rows)
+
+
+def _words(verdict: bool | str) -> str:
+    return verdict if isinstance(verdict, str) else "met" if verdict else "**not met**"

@@ -13,6 +13,12 @@ from aline.evaluation.results import row
 TASK = "psychometric"
 PAIRS = (("threshold", "slope"), ("guess", "lapse"))
 ALL = PAIRS[0] + PAIRS[1]
+# To choose a stimulus, as the paper reports; its rivals are public packages.
+SECONDS = {
+    ("aline", ",".join(PAIRS[0])): 0.002,
+    ("psi-marginal-published", ",".join(PAIRS[0])): 0.02,
+    ("questplus-published", ",".join(ALL)): 0.07,
+}
 
 
 def measured(

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from aline.app.bench.bench import Bench, Progress, Result, Row, Settings, joined
+from aline.app.bench.bench import Bench, BenchSettings, Measured, Progress, Result, Row, joined
 from aline.evaluation import result
 from aline.files import write_atomically
 
@@ -21,31 +21,38 @@ if TYPE_CHECKING:
 
 def run_bench(
     bench: Bench,
-    settings: Settings,
+    settings: BenchSettings,
     parts: Sequence[str] | None = None,
     progress: Progress = lambda what, done, total: None,
 ) -> dict[str, Any]:
     """Measure all or some parts; the result holds all that the table and the figures need."""
     began = time.monotonic()
     found = [part(settings, progress) for part in bench.chosen(parts).values()]
+    return assembled(bench, found, time.monotonic() - began, settings)
+
+
+def assembled(
+    bench: Bench, found: Sequence[Measured], seconds: float, settings: BenchSettings
+) -> dict[str, Any]:
+    """What its parts measured, as the file has it."""
     return result(
         bench.name,
         [row for measured in found for row in measured.rows],
-        time.monotonic() - began,
+        seconds,
         seed=settings.seed,
         notes=[note for measured in found for note in measured.notes],
         data={name: value for measured in found for name, value in measured.data.items()},
     )
 
 
-def stem(bench: Bench, settings: Settings, parts: Sequence[str] | None) -> str:
+def stem(bench: Bench, settings: BenchSettings, parts: Sequence[str] | None) -> str:
     """The name of the files: no quick or partial run, nor one for a budget, replaces another."""
     budget = [settings.budget] if settings.budget else []
     return "-".join([bench.name, *(parts or ()), *budget, *["quick"] * settings.quick])
 
 
 def completed(
-    measured: dict[str, Any], path: Path, settings: Settings, by_task: bool = False
+    measured: dict[str, Any], path: Path, settings: BenchSettings, by_task: bool = False
 ) -> dict[str, Any]:
     """With what the file of an earlier run has of methods and tasks that were left out now.
 
@@ -74,7 +81,7 @@ def completed(
     }
 
 
-def _left_out(row: Row, settings: Settings) -> bool:
+def _left_out(row: Row, settings: BenchSettings) -> bool:
     chosen = ((settings.methods, row["method"]), (settings.tasks, row["task"]))
     return any(names is not None and name not in names for names, name in chosen)
 

@@ -20,7 +20,10 @@ STYLES: dict[str, dict[str, Any]] = {
     "gp-rs": {"color": MUTED, "linestyle": ":"},
     "gp-us": {"color": "#d05a22"},
     "gp-vr": {"color": "#a8872a"},
+    "gp-vr-starts": {"color": "#a8872a", "linestyle": "--"},
+    "gp-vr-kernels": {"color": "#a8872a", "linestyle": ":"},
     "gp-epig": {"color": INK},
+    "ensemble": {"color": POSTERIOR, "linestyle": ":"},
 }
 
 

@@ -179,7 +179,7 @@ def _mark(axes: Axes, x: float | None, y: float | None) -> None:
 def _write(axes: Axes, correlation: float) -> None:
     """A correlation as a number on a ground that is the stronger, the stronger it is."""
     axes.set_facecolor((POSTERIOR, 0.35 * abs(correlation)))
-    text = f"{correlation:+.2f}".replace("-", "−")
+    text = f"{round(correlation, 2) + 0.0:+.2f}".replace("-", "−")  # none is no minus zero
     strong = abs(correlation) >= 0.3
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center",
               fontsize=12, color=INK if strong else MUTED)  # fmt: skip

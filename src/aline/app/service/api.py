@@ -43,7 +43,7 @@ _FAILURES: dict[int | str, dict[str, Any]] = {
         401: "No token, or a wrong one.",
         403: "A page of another site.",
         404: "No such model, experiment or trial.",
-        409: "The right call at the wrong moment, such as telling a trial twice.",
+        409: "The right call at the wrong moment, such as telling the outcome of a trial twice.",
         413: "Too large.",
         415: "The body is not application/json.",
         422: "A value that breaks a rule.",

@@ -36,7 +36,7 @@ HUGE = 0.2  # seconds for which something of a larger one is computed in a threa
 BEHIND = 2  # observations since the last ask, with which the next one is no more work than it was
 ATTEMPTS = 100  # at a change, when other processes write to the same experiment
 STORAGE_SECONDS = 5.0  # for what a database does in milliseconds
-BEAT_SECONDS = 1.0  # between looks whether the storage answers
+BEAT_SECONDS = 1.0  # between checks that the storage answers
 WAITING = 200  # requests for one kind of thread; of large work, 8
 
 

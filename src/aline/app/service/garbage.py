@@ -1,9 +1,9 @@
-"""Python's search for garbage, kept out of requests' way.
+"""Garbage collection between requests instead of during them.
 
-Python looks through all objects whenever their number has grown by a quarter: with two hundred
-experiments in memory that takes 0.1 s, in which nobody is served. What a service holds, it holds
-for long. So what is still there after a second is set aside and looked through only when nobody
-calls; all that no cycle holds is freed at once, as ever.
+Python visits all objects whenever their number has grown by a quarter: with two hundred experiments
+in memory that takes 0.1 s, during which no request is served. What a service holds lives long. So
+objects that are a second old are frozen, and collected only while there are no requests. Objects
+outside reference cycles are freed at once, as always.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from __future__ import annotations
 import gc
 import time
 
-IDLE_SECONDS = 10.0  # without a call, after which somebody may wait for once
-FULL_SECONDS = 300.0  # between looks through everything
-NEVER = 10**6  # of younger looks, after which Python looks through everything on its own
+IDLE_SECONDS = 10.0  # without a request, after which a full collection may delay one
+FULL_SECONDS = 300.0  # between full collections
+NEVER = 10**6  # collections of young objects, after which Python starts a full one itself
 
 
 class Garbage:
-    """To be told of calls, and to be collected every second."""
+    """Counts requests, and collects while there are none; to be run every second."""
 
     def __init__(self) -> None:
         self._called_at = self._looked_at = time.monotonic()

@@ -1,8 +1,8 @@
 """The experiments and models that a process has at hand.
 
-What an experiment is stays in its storage. This only keeps replayed ones in memory. Nobody changes
-one of them: who looks at it or does something to it has a copy, which costs nothing, and of two
-copies the longer journal is the newer, as journals only grow.
+The storage holds every experiment; this only keeps replayed ones in memory. They are never changed
+in place: whoever reads or changes an experiment gets a copy, which costs nothing. Of two copies the
+one with the longer journal is the newer, as journals only grow.
 """
 
 from __future__ import annotations

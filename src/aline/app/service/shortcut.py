@@ -27,7 +27,7 @@ class Shortcut:
 
     def __init__(self, app: FastAPI, routes: list[Any], explain: Explain):
         self._app, self._explain = app, explain
-        self._calls = [Call.of(route) for route in routes]
+        self._calls = [FastRoute.of(route) for route in routes]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -39,7 +39,7 @@ class Shortcut:
         await self._app(scope, receive, send)
 
     async def _answer(
-        self, call: Call, parts: dict[str, Any], scope: Scope, receive: Receive, send: Send
+        self, call: FastRoute, parts: dict[str, Any], scope: Scope, receive: Receive, send: Send
     ) -> None:
         scope["app"], scope["route"] = self._app, call.route
         request = Request(scope, receive)
@@ -63,14 +63,14 @@ class Shortcut:
         await reply(scope, receive, send)
 
 
-class Call(NamedTuple):
+class FastRoute(NamedTuple):
     """A route, and what its endpoint takes."""
 
     route: APIRoute
     kinds: dict[str, TypeAdapter[Any]]
 
     @classmethod
-    def of(cls, route: APIRoute) -> Call:
+    def of(cls, route: APIRoute) -> FastRoute:
         """As the endpoint declares it."""
         hints = get_type_hints(route.endpoint, include_extras=True)
         kinds = {n: TypeAdapter(h) for n, h in hints.items() if n not in ("request", "return")}

@@ -38,7 +38,7 @@ def weigh(experiment: Experiment) -> int:
 def _own_bytes(one: Any, seen: set[int]) -> int:
     if isinstance(one, torch.Tensor):
         storage = one.untyped_storage()
-        if storage.data_ptr() in seen:  # of a tensor that looks at the same numbers
+        if storage.data_ptr() in seen:  # of a tensor that shares its memory
             return sys.getsizeof(one)
         seen.add(storage.data_ptr())
         return sys.getsizeof(one) + storage.nbytes()

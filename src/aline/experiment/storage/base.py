@@ -41,6 +41,20 @@ class Storage(Journal):
     """Journals of events, one an experiment; the truth from which everything else is derived.
 
     An event is stored whole or not at all, and once a call has returned it stays.
+
+    >>> from aline.experiment import open_storage
+    >>> storage = open_storage("memory://")
+    >>> storage.create("anna", {"event": "created"})
+    >>> storage.append("anna", 1, {"event": "asked"})
+    >>> storage.names(), storage.count(), storage.lengths(), storage.read("anna", 1)
+    (['anna'], 1, {'anna': 2}, [{'event': 'asked'}])
+    >>> storage.add_token("tablet", "digest")
+    >>> storage.remove_token("tablet")
+    >>> storage.tokens()
+    {}
+    >>> storage.write([])
+    []
+    >>> storage.close()
     """
 
     answer_seconds = 2.0  # for a small question; who takes longer than that stands still

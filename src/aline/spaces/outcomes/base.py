@@ -11,23 +11,19 @@ already), and its import in `__init__.py`.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from typing import Any, ClassVar, Self
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from aline.errors import CheckpointError, InputError, InternalError
+from aline.spaces.outcomes.numbers import GIVEN, short, tensor_of
 
 User = Any
 """Outcomes in the user's units: a tensor or an array, or a mapping of them by name."""
-
-
-GIVEN = "an outcome"  # what a person gives, in messages; else it is a simulator's
 
 
 class Belief(ABC):
@@ -113,12 +109,49 @@ class Belief(ABC):
 
 
 class Outcome(ABC):
-    """What a measurement returns. Subclasses are frozen dataclasses, named in JSON by `kind`."""
+    """What a measurement returns. Subclasses are frozen dataclasses, named in JSON by `kind`.
+
+    >>> import numpy as np
+    >>> from aline.spaces import Binary, Real
+    >>> outcome = Binary()
+    >>> outcome.words(), outcome.labels, outcome.axis, outcome.columns(), outcome.form()["kind"]
+    ('a yes or a no', ('no', 'yes'), 'probability of yes', ['outcome'], 'binary')
+    >>> outcome.read(True), outcome.read_all([0, 1]), outcome.text(1.0), outcome.cells(1.0)
+    (1.0, [0.0, 1.0], 'yes', ['1.0'])
+    >>> y = outcome.to_network(outcome.values([0, 1]))
+    >>> y.tolist(), outcome.to_user(y).tolist(), outcome.to_plain(outcome.from_plain([0, 1]))
+    ([-1.0, 1.0], [0.0, 1.0], [0.0, 1.0])
+    >>> outcome.enumerate().tolist(), outcome.encode(y).shape[-1] == outcome.width
+    ([-1.0, 1.0], True)
+    >>> Binary.from_json(outcome.to_json()) == outcome, outcome.signature()
+    (True, {'kind': 'binary'})
+    >>> outcome.is_fitted, outcome.is_linear, outcome.is_ordered, outcome.text_width
+    (True, False, False, 3)
+    >>> [*outcome.parts], outcome.pick(1.0, "outcome"), [*outcome.split(y)], [*outcome.drawn(y)]
+    (['outcome'], 1.0, ['outcome'], [''])
+    >>> belief = outcome.finite_belief(torch.tensor([0.25, 0.75]).log())
+    >>> outcome.moments(belief)[0], outcome.curves(belief)[""]
+    (tensor(0.7500), tensor(0.7500))
+    >>> outcome.restore(belief.tensors()) is not None
+    True
+    >>> start = outcome.head_start(components=4, read=3)
+    >>> outcome.belief(start, torch.zeros(3)).shape, outcome.emulated(start, y[0]).shape
+    (torch.Size([]), torch.Size([]))
+    >>> outcome.simulated(np.array([0, 1]), (2,)), outcome.check(torch.tensor([1]), "this")
+    (tensor([0, 1]), None)
+    >>> outcome.check_declared(), outcome.reach()
+    (None, None)
+    >>> outcome.mirrored(y), outcome.log_volume(y).tolist()
+    (tensor([ 1., -1.]), [0.0, 0.0])
+    >>> Real().fitted(torch.tensor([1.0, 2.0, 3.0])).loc
+    2.0
+    """
 
     kind: ClassVar[str]
     measured: ClassVar[tuple[str, ...]] = ()  # the fields that training measures where not given
     event_shape: ClassVar[tuple[int, ...]] = ()
     is_continuous: ClassVar[bool] = False  # whether it can carry a gradient to the design
+    is_yes_or_no: ClassVar[bool] = False
     heading: ClassVar[str] = "outcome"  # over a column of a table
     _kinds: ClassVar[dict[str, type[Outcome]]] = {}
 
@@ -153,6 +186,14 @@ class Outcome(ABC):
     def is_linear(self) -> bool:
         """Whether the network's scale is a shift and a stretch of the user's."""
         return False
+
+    def reach(self) -> tuple[float, float] | None:
+        """Between what numbers the posterior stays finite, in the user's units; None: all."""
+        return None
+
+    def check_declared(self) -> None:
+        """Refuse, as a task's outcome, what is meant for other uses."""
+        return
 
     # What the network sees and says.
 
@@ -361,63 +402,8 @@ def weighted_moments(values: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     return mean, (weights * (values - mean[..., None]) ** 2).sum(-1).sqrt()
 
 
-def tensor_of(values: Any) -> Tensor:
-    """A tensor as it is; numbers and numpy arrays as a tensor."""
-    if torch.is_tensor(values):
-        return values
-    try:
-        return torch.as_tensor(np.asarray(values))
-    except (TypeError, ValueError, RuntimeError):
-        raise InputError(f"outcomes must be numbers, got {short(values)}") from None
-
-
-def number_of(value: Any) -> float:
-    """One number as a person gives it."""
-    if isinstance(value, int | float):
-        return float(value)
-    try:
-        tensor = torch.as_tensor(value, dtype=torch.float64)
-    except (TypeError, ValueError, RuntimeError):
-        raise InputError(f"an outcome must be a number, got {value!r}") from None
-    if tensor.numel() != 1:
-        raise InputError(f"an outcome must be one number, got shape {tuple(tensor.shape)}")
-    return float(tensor.reshape(()))
-
-
-def strict_number_of(value: Any) -> float | None:
-    """A number that is not a yes or a no; None if it is anything else."""
-    if isinstance(value, bool | str | np.bool_):
-        return None
-    try:
-        return number_of(value)
-    except InputError:
-        return None
-
-
-def whole_number_of(value: Any) -> int | None:
-    """Likewise one that is whole."""
-    number = strict_number_of(value)
-    if number is None or not math.isfinite(number) or number != round(number):
-        return None
-    return int(number)
-
-
-def refuse(user: Tensor, wrong: Tensor, what: str, rule: str, remedy: str) -> None:
-    """Say so if any value is wrong; the remedy is for whoever wrote the simulator."""
-    if bool(wrong.any()):
-        got = f"{float(user[wrong].reshape(-1)[0]) + 0.0:g}"  # which has no minus zero
-        end = "" if what == GIVEN else f": {remedy}"
-        raise InputError(f"{what} must {rule}, got {got}{end}")
-
-
 def choices_of(values: Sequence[Any], labels: Sequence[str], keys: Sequence[str]) -> list[Any]:
     """What a form offers; without a key beyond the last."""
     padded = [*keys, *[None] * len(labels)]
     named = zip(values, labels, padded, strict=False)
     return [{"value": value, "label": label, "key": key} for value, label, key in named]
-
-
-def short(values: Any) -> str:
-    """A value for a message, in one line."""
-    text = repr(values)
-    return text if len(text) <= 60 and "\n" not in text else f"a {type(values).__name__}"

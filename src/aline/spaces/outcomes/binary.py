@@ -11,15 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from aline.errors import InputError
-from aline.spaces.outcomes.base import (
-    Belief,
-    Outcome,
-    User,
-    choices_of,
-    number_of,
-    refuse,
-    tensor_of,
-)
+from aline.spaces.outcomes.base import Belief, Outcome, User, choices_of
+from aline.spaces.outcomes.numbers import number_of, refuse, tensor_of
 
 
 @dataclass(frozen=True)
@@ -82,6 +75,7 @@ class Binary(Outcome):
     kind: ClassVar[str] = "binary"
     heading: ClassVar[str] = "response"
     has_interval: ClassVar[bool] = False
+    is_yes_or_no: ClassVar[bool] = True
 
     def to_network(self, user: User) -> Tensor:
         """0 and 1 to -1 and +1."""

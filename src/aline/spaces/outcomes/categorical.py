@@ -10,15 +10,8 @@ import torch
 from torch import Tensor
 
 from aline.errors import InputError
-from aline.spaces.outcomes.base import (
-    Belief,
-    Outcome,
-    User,
-    choices_of,
-    refuse,
-    tensor_of,
-    whole_number_of,
-)
+from aline.spaces.outcomes.base import Belief, Outcome, User, choices_of
+from aline.spaces.outcomes.numbers import refuse, tensor_of, whole_number_of
 
 KEYS = "123456789"
 
@@ -78,6 +71,8 @@ class Categorical(Outcome):
 
     >>> Categorical(["red", "green", "blue"]).read("green")
     'green'
+    >>> Categorical(["power", "exponential"], probs=[0.25, 0.75]).shares  # of a parameter
+    (0.25, 0.75)
     """
 
     kind: ClassVar[str] = "categorical"
@@ -109,6 +104,14 @@ class Categorical(Outcome):
                 f"to 1, got {probs!r}"
             )
         return tuple(p / sum(given) for p in given)
+
+    def check_declared(self) -> None:
+        """An outcome's probabilities are the simulator's."""
+        if self.probs is not None:
+            raise InputError(
+                f"probs are for a parameter's values, and an outcome's are the simulator's: got "
+                f"{list(self.probs)}, leave them out"
+            )
 
     @property
     def shares(self) -> tuple[float, ...]:

@@ -12,15 +12,7 @@ import torch
 from torch import Tensor
 
 from aline.errors import InputError
-from aline.spaces.outcomes.base import (
-    Belief,
-    Outcome,
-    User,
-    refuse,
-    tensor_of,
-    weighted_moments,
-    whole_number_of,
-)
+from aline.spaces.outcomes.base import Belief, Outcome, User, weighted_moments
 from aline.spaces.outcomes.mixture import (
     LIKE_NORMAL,
     Mixture,
@@ -29,6 +21,7 @@ from aline.spaces.outcomes.mixture import (
     mixture_start,
     read_mixture,
 )
+from aline.spaces.outcomes.numbers import refuse, tensor_of, whole_number_of
 from aline.spaces.outcomes.ordinal import Rated
 
 NARROW = 0.1  # a bin's width times its distance, in deviations, up to which its density is enough

@@ -86,7 +86,7 @@ class CutMixture(Mixture):
         return self._of(self.cells.is_discrete)
 
     def _of(self, constants: Tensor) -> Tensor:
-        """Each target's of what there is for each parameter."""
+        """Constants of each parameter, as those of each target."""
         found = constants[self.column[..., 0].long()]
         return found.to(self.mean.dtype) if found.is_floating_point() else found
 

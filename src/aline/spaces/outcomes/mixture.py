@@ -84,7 +84,7 @@ class Mixture(Belief):
 
     @cached_property
     def kept_moments(self) -> tuple[Tensor, Tensor]:
-        """As `moments`; whoever makes a mixture and has them already may leave them here."""
+        """As `moments`; code that has computed them already may set them."""
         weight = self.log_weight.exp()
         mean = (weight * self.mean).sum(-1)
         # Around the mean: far from zero the difference of squares would lose all digits.
@@ -102,6 +102,10 @@ class Mixture(Belief):
         rows = zip(*(part.reshape(-1, part.shape[-1]).tolist() for part in parts), strict=True)
         found = [mixture_quantiles(*row, p)[0] for row in rows]
         return torch.tensor(found, dtype=self.mean.dtype).reshape(self.shape)
+
+    def probabilities(self) -> Tensor:
+        """Of each value of a discrete target, [..., value]; numbers have none."""
+        return self.mean.new_zeros(*self.shape, 0)
 
     def outcomes(self) -> tuple[Tensor, Tensor]:
         """Gauss-Hermite nodes of every component."""

@@ -11,16 +11,9 @@ import torch
 from torch import Tensor
 
 from aline.errors import InputError
-from aline.spaces.outcomes.base import (
-    Outcome,
-    User,
-    choices_of,
-    refuse,
-    strict_number_of,
-    tensor_of,
-    whole_number_of,
-)
+from aline.spaces.outcomes.base import Outcome, User, choices_of
 from aline.spaces.outcomes.categorical import KEYS, Labelled, places
+from aline.spaces.outcomes.numbers import refuse, strict_number_of, tensor_of, whole_number_of
 
 STEPS = 12  # levels up to which the network sees each step
 
@@ -49,6 +42,8 @@ class Ordinal(Outcome):
 
     >>> Ordinal(["never", "sometimes", "always"]).read("always")
     'always'
+    >>> Ordinal([0, 1, 2, 5]).numbers
+    (0, 1, 2, 5)
     """
 
     kind: ClassVar[str] = "ordinal"

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from aline.errors import InputError
-from aline.spaces.outcomes.base import GIVEN, Belief, Outcome, User, number_of, refuse, tensor_of
+from aline.spaces.outcomes.base import Belief, Outcome, User
 from aline.spaces.outcomes.mixture import (
     Censored,
     Mixture,
@@ -21,6 +21,7 @@ from aline.spaces.outcomes.mixture import (
     mixture_start,
     read_mixture,
 )
+from aline.spaces.outcomes.numbers import GIVEN, number_of, refuse, tensor_of
 from aline.spaces.text import number
 
 _ROUNDING = 1e-5  # of the limits' distance
@@ -42,6 +43,10 @@ class Real(Outcome):
 
     >>> Real(limits=(0.0, 5.0)).limits
     (0.0, 5.0)
+    >>> rating = Real(limits=(0.0, 5.0), loc=2.0, scale=1.0)
+    >>> rating.saturated(), rating.read(4)
+    ((-2.0, 3.0), 4.0)
+    >>> low, high = rating.reach()
     """
 
     kind: ClassVar[str] = "real"

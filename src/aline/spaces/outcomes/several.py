@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from aline.errors import InputError, InternalError
-from aline.spaces.outcomes.base import Belief, Outcome, User, outcome_from_json, short
+from aline.spaces.outcomes.base import Belief, Outcome, User, outcome_from_json
+from aline.spaces.outcomes.numbers import short
 
 COMBINATIONS = 16  # of finite outcomes for which the others are believed one by one
 DRAWS = 256  # that stand for expectations
@@ -140,6 +141,13 @@ class Outcomes(Outcome):
     >>> from aline.spaces import Binary, Real
     >>> Outcomes(choice=Binary(), rt=Real()).read({"choice": True, "rt": 0.4})
     {'choice': 1.0, 'rt': 0.4}
+    >>> both = Outcomes(choice=Binary(), rt=Real())
+    >>> both.event_shape, both.column("rt"), both.is_continuous
+    ((2,), 1, False)
+    >>> both.tied, both.combinations.tolist()  # no and yes, each with a belief about rt
+    (('choice',), [[-1.0], [1.0]])
+    >>> both.combination(torch.tensor([[-1.0, 0.4], [1.0, 0.4]]))  # no, yes
+    tensor([0, 1])
     """
 
     kind: ClassVar[str] = "several"

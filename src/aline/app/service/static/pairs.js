@@ -15,7 +15,7 @@ export function drawPairs(pairs) {
   drawMatrix(box.querySelector("svg"), pairs, Math.min(Math.max(fitting, PANEL.least), PANEL.most));
 }
 
-const signed = (r) => `${r < 0 ? "−" : "+"}${Math.abs(r).toFixed(2)}`;
+const signed = (r) => `${r <= -0.005 ? "−" : "+"}${Math.abs(r).toFixed(2)}`;
 
 function words({ parameters, correlation }) {
   return parameters

@@ -224,7 +224,7 @@ function drawPanel(data, x, panel, box, id) {
 
 // Answers side by side where there is room, else one upon the other: away from the curve.
 const COLUMNS = 80; // circles that fit beside each other
-function stacked(one, points) {
+export function stacked(one, points) {
   const place = one.log ? (x) => Math.log(x / one.low) / Math.log(one.high / one.low) : (x) => (x - one.low) / (one.high - one.low);
   const rows = points.map(() => 0);
   points.forEach((point, i) => {

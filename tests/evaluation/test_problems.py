@@ -5,7 +5,7 @@ import torch
 from small import seeded
 
 from aline.errors import InputError, NotFoundError
-from aline.functions.problems import FUNCTIONS, FunctionWorld, function_named
+from aline.evaluation.problems import FUNCTIONS, FunctionWorld, function_named
 from aline.tasks import get
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from aline.errors import InputError, NotFoundError
 from aline.functions.task import NOISE
-from aline.tasks.task import Spec
+from aline.tasks import Spec
 
 
 @dataclass(frozen=True)
