@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from aline.app.bench.bench import Settings
+from aline.app.bench.bench import BenchSettings
 from aline.app.bench.hpo import FOREST_ALIASES, SPACES, YAHPO_ALIASES, landscape_task
 from aline.tasks.tables import Table, Tables
 
@@ -34,7 +34,7 @@ def known_as(space: str, name: str) -> str:
 def tables(request: pytest.FixtureRequest) -> Tables:
     if FOLDER is None:
         pytest.skip("the tables are not at hand: shared/data/hpo, beside the checkout")
-    return landscape_task(request.param, Settings(data=FOLDER)).tables
+    return landscape_task(request.param, BenchSettings(data=FOLDER)).tables
 
 
 def test_no_test_data_set_is_learned_from_under_any_id(tables: Tables) -> None:
