@@ -23,7 +23,9 @@ from aline.files import read_card
 from aline.model import Model
 from aline.tasks import BUILT_IN, Task, get
 
-COMMANDS = ("demo", "report", "tasks", "models", "train", "evaluate", "bench", "serve")
+COMMANDS = (
+    "demo", "report", "tasks", "models", "train", "evaluate", "bench", "serve", "map-landscape"
+)  # fmt: skip
 
 
 def run(*arguments: str | Path) -> Result:

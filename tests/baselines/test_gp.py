@@ -6,7 +6,7 @@ import torch
 from sklearn.gaussian_process import GaussianProcessRegressor
 from small import goal_for, seeded
 
-from aline.baselines.gp import NOISE, Array, Fit, GPPolicy, Kind
+from aline.baselines.gp import NOISE, Array, Fit, GPPolicy, Kind, acquisition_scores
 from aline.episodes import FixedPool, Goal, Offer, play
 from aline.errors import InputError
 from aline.tasks import get
@@ -27,8 +27,7 @@ def joint(points: Array) -> Array:
 
 
 def scores(acquisition: str) -> Array:
-    policy = GPPolicy(TASK.spec, acquisition)  # type: ignore[arg-type]
-    return policy._score(FIT, CANDIDATES, TARGETS)
+    return acquisition_scores(FIT, CANDIDATES, TARGETS, acquisition)
 
 
 def test_the_fit_is_of_the_largest_marginal_likelihood() -> None:

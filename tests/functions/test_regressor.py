@@ -98,7 +98,7 @@ def test_a_label_more_is_added_to_what_is_known(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(KnownPoints, "of", classmethod(counted))
     monkeypatch.setattr(SmoothProcess, "read", None)
-    monkeypatch.setattr(learner._engine, "read", None)
+    monkeypatch.setattr(learner._learner.engine, "read", None)  # type: ignore[union-attr]
     monkeypatch.setattr("aline.functions.smooth.ENOUGH", 0.0)  # scoring kernels stay
     learner.teach(POOL[6], labels(POOL[6:7]))
     learner.query(POOL.tolist())
@@ -116,6 +116,17 @@ def test_growing_is_nearly_reading() -> None:
     (mean, std), (expected, spread) = (one.predict(POOL, True) for one in (learner, whole))
     assert np.allclose(mean, expected, atol=0.02 * labels(POOL).std())
     assert np.allclose(std, spread, rtol=0.1)
+
+
+@pytest.mark.parametrize("columns", [2, 3])
+def test_a_batch_of_rows_begins_as_one_row_does_and_has_no_repeats(columns: int) -> None:
+    pool = np.random.default_rng(1).uniform(size=(30, columns))
+    model = GP2D if columns == 2 else None
+    learner, other = (ActiveRegressor(model).teach(pool[:6], labels(pool[:6])) for _ in range(2))
+    rows = learner.query(pool, count=5)
+    assert rows[0] == other.query(pool)
+    assert len(set(rows)) == 5
+    assert not set(rows) & set(range(6))
 
 
 def test_a_wider_domain_and_changed_rows_are_noticed() -> None:
@@ -145,8 +156,10 @@ def test_mistakes() -> None:
         ActiveRegressor(GP1D, bounds=[(0, 1)]).query([0.5, 2.0])
     with pytest.raises(InputError, match="low, high"):
         ActiveRegressor(GP1D, bounds=[(1, 0)])
-    with pytest.raises(InputError, match="7 columns"):
-        ActiveRegressor().query(np.zeros((4, 7)))
+    with pytest.raises(InputError, match="finite numbers"):
+        ActiveRegressor(GP1D).query(["low", "high"])
+    with pytest.raises(InputError, match="count must be from 1 to the 4 rows"):
+        ActiveRegressor(GP1D).query(np.arange(4), count=5)
     with pytest.raises(InputError, match="such as gp1d"):
         ActiveRegressor(small_model("psychometric"))
     with pytest.raises(NotFoundError):

@@ -13,6 +13,7 @@ import typer
 
 from aline import __version__
 from aline.app.commands_landscapes import data as data_commands
+from aline.app.commands_landscapes import maps
 from aline.app.commands_report import reports
 from aline.app.commands_service import service, token
 from aline.app.failures import Commands
@@ -36,6 +37,7 @@ app = typer.Typer(
 )
 app.add_typer(reports)
 app.add_typer(service)
+app.add_typer(maps)
 app.add_typer(token, name="token")
 app.add_typer(data_commands, name="data")
 

@@ -39,12 +39,12 @@ def render(demo: Record, command: str) -> str:
         heading=escape(heading(demo)),
         explanation="\n".join(f"<p>{escape(text)}</p>" for text in _said(demo)),
         cards="\n".join(_card(demo, name) for name in demo.shown),
-        figures="\n".join(_figure(plate) for plate in plates(demo)),
+        figures="\n".join(figure_block(plate) for plate in plates(demo)),
         summary=_summary_table(demo, demo.last),
         refined="" if demo.refined is None else _refined(demo, demo.refined),
         which=escape(_which(demo)),
         trials=_trial_table(demo),
-        facts=_definitions(_facts(demo, command)),
+        facts=definitions(_facts(demo, command)),
         version=escape(__version__),
     )
 
@@ -91,7 +91,8 @@ def _against_truth(demo: Record, name: str) -> str:
     return f'<span class="{"hit" if holds else "miss"}">truth {truth}, {verdict}</span>'
 
 
-def _figure(plate: Plate) -> str:
+def figure_block(plate: Plate) -> str:
+    """A figure with its words."""
     kind = ' class="wide"' if plate.is_wide else ""
     svg = to_svg(plate.figure).replace(
         "<svg", f'<svg role="img" aria-label="{escape(plate.title)}"', 1
@@ -127,7 +128,7 @@ def _summary_table(demo: Record, step: Step) -> str:
             held = "inside" if demo.holds_truth(name, step) else "outside"
             row += [typeset(demo.truth[name], span), held]
         rows.append(row)
-    return _table([*header, "truth", "truth is"] if demo.truth else header, rows)
+    return html_table([*header, "truth", "truth is"] if demo.truth else header, rows)
 
 
 def _which(demo: Record) -> str:
@@ -159,7 +160,7 @@ def _trial_table(demo: Record) -> str:
         beside = demo.told[step.number - 1].note or {}
         row += [_cell(beside.get(name)) for name in notes]
         rows.append(row)
-    return _table(header, rows)
+    return html_table(header, rows)
 
 
 def _cell(value: Any) -> str:
@@ -210,7 +211,8 @@ def _interval(interval: Sequence[float], span: float) -> str:
     return " to ".join(typeset(edge, span) for edge in interval)
 
 
-def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+def html_table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table of plain text."""
     head = "".join(f"<th>{escape(cell)}</th>" for cell in header)
     body = "\n".join(
         "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
@@ -218,5 +220,6 @@ def _table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
 
 
-def _definitions(facts: dict[str, str]) -> str:
+def definitions(facts: dict[str, str]) -> str:
+    """Facts by name, for a <dl>."""
     return "\n".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in facts.items())

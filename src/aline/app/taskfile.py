@@ -34,11 +34,12 @@ def load_task(reference: str) -> Task:
             f"add the object's name, such as {reference.rstrip(':')}:task"
         )
     path = Path(file)
-    task = _task_in(_run_file(path), path, name)
+    task = _task_in(run_file(path), path, name)
     return _prepared(task, path)
 
 
-def _run_file(path: Path) -> ModuleType:
+def run_file(path: Path) -> ModuleType:
+    """A file of the user's, as a module."""
     if not path.is_file():
         raise NotFoundError(f"no file {path}: check the path in file.py:object")
     module_name = f"aline_task_{path.stem}"
@@ -53,7 +54,7 @@ def _run_file(path: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise InputError(f"{path} failed to load: {_where(error, path)}") from error
+        raise InputError(f"{path} failed to load: {where(error, path)}") from error
     return module
 
 
@@ -96,12 +97,12 @@ def _guarded(function: Callable[..., Any], path: Path) -> Callable[..., Any]:
         except AlineError:
             raise
         except Exception as error:
-            raise InputError(f"{path} raised an error: {_where(error, path)}") from error
+            raise InputError(f"{path} raised an error: {where(error, path)}") from error
 
     return call
 
 
-def _where(error: BaseException, path: Path) -> str:
+def where(error: BaseException, path: Path) -> str:
     """An error in one line, with the line of the user's file it came from."""
     if isinstance(error, SyntaxError):
         return f"line {error.lineno}: {error.msg}"

@@ -207,6 +207,22 @@ class Fits:
         return spec.outcome.to_network(mean), std * unit
 
 
+def acquisition_scores(fit: Fit, x: Array, targets: Array, acquisition: str) -> Array:
+    """What outcomes at x [m, design] are worth for a goal's points, [m]: all but `rs`."""
+    _, std = fit.predict(x)
+    if acquisition == "us":
+        return std
+    shared = np.square(fit.covariance(targets, x))
+    if acquisition == "vr":
+        reduction: Array = shared.sum(0) / std**2
+        return reduction
+    _, own = fit.predict(targets)
+    # The share of the joint variance that both explain; below one but for rounding.
+    share = np.minimum(shared / (own[:, None] * std) ** 2, 1 - 1e-9)
+    nats: Array = -0.5 * np.log1p(-share).mean(0)
+    return nats
+
+
 @dataclass(frozen=True)
 class GPPolicy:
     """Chooses by one acquisition of a Gaussian process fitted to each episode.
@@ -255,25 +271,12 @@ class GPPolicy:
         score = torch.rand(offer.points.shape[:2], generator=generator)
         if state.fits and self.acquisition != "rs":
             x = self.spec.design.to_user(offer.points).double().numpy()
-            rows = [self._score(*row) for row in zip(state.fits, x, state.points, strict=True)]
+            each = zip(state.fits, x, state.points, strict=True)
+            rows = [acquisition_scores(*row, self.acquisition) for row in each]
             score = torch.tensor(np.stack(rows))
         if offer.allowed is not None:
             score = score.masked_fill(~offer.allowed, -torch.inf)
         return take(offer.points, score.argmax(1))
-
-    def _score(self, fit: Fit, x: Array, targets: Array) -> Array:
-        _, std = fit.predict(x)
-        if self.acquisition == "us":
-            return std
-        shared = np.square(fit.covariance(targets, x))
-        if self.acquisition == "vr":
-            reduction: Array = shared.sum(0) / std**2
-            return reduction
-        _, own = fit.predict(targets)
-        # The share of the joint variance that both explain; below one but for rounding.
-        share = np.minimum(shared / (own[:, None] * std) ** 2, 1 - 1e-9)
-        nats: Array = -0.5 * np.log1p(-share).mean(0)
-        return nats
 
     def observe(self, state: Fits, design: Tensor, outcome: Tensor) -> Fits:
         """Fit each episode again with one more observation."""

@@ -288,6 +288,10 @@ class Posterior:
         rows = self._known(points.flatten(1, 2)).rows
         return rows.unflatten(-1, points.shape[1:3])
 
+    def unexplained(self, points: Tensor) -> Tensor:
+        """What is left of an outcome's variance at points, [batch, kernel, group, n]."""
+        return self._unexplained(self._explained(points))
+
     def _unexplained(self, explained: Tensor) -> Tensor:
         """What is left of an outcome's variance [batch, kernel, ...], at least the noise's."""
         noise = self.kernels.noise

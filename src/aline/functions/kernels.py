@@ -42,6 +42,12 @@ class Shapes(NamedTuple):
         decay = torch.addcmul(r, self.bend, square).exp_()
         return decay.mul_(torch.addcmul(1 - r, self.curve, square))
 
+    def slope(self, square: Tensor) -> Tensor:
+        """The derivative of `covariance` by its argument, at the same."""
+        r, s, b, c = square.sqrt(), -self.minus_slope, self.bend, self.curve
+        polynomial = 2 * (b + c) - s * s + s * (2 * b - c) * r + 2 * b * c * square
+        return 0.5 * polynomial * (b * square - s * r).exp()
+
 
 class Kernels(NamedTuple):
     """Kernels with a lengthscale an axis, the same for all episodes or each episode's own."""
