@@ -22,7 +22,6 @@ SIZES = {
     "octaves": 2,
     "policy_layers": 2,
     "newton_steps": 1,
-    "guesses": 2,
 }
 
 

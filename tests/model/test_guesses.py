@@ -88,7 +88,7 @@ def test_the_mass_near_guesses_is_that_of_a_mixture_of_normals() -> None:
 
 def test_a_network_with_guesses_knows_the_joint_posterior() -> None:
     spec = aline.tasks.get("linear").fitted().spec
-    config = ModelConfig(**{**SIZES, "guesses": 2})
+    config = ModelConfig(**SIZES, guesses=2)
     network = fresh(spec, config, seeded(0)).eval()
     encoded = network.encode(random_context(spec, 2, 3))
     joint = network.joint(encoded)
