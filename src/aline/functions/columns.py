@@ -79,7 +79,7 @@ class Columns:
             return np.fromiter(known, dtype=np.float64, count=len(column))
         if not _is_numeric(column):
             raise InputError(f"column {self.label(place)} has had numbers so far, got words")
-        numbers = column.astype(np.float64)
+        numbers: Array = column.astype(np.float64)
         if np.isinf(numbers).any():
             raise InputError(f"column {self.label(place)} must have finite numbers, got infinity")
         self.can_miss[place] |= bool(np.isnan(numbers).any())

@@ -276,7 +276,9 @@ class Posterior:
         if points.dim() == 4:
             seen = self.designs.new_ones(()) if self.visible is None else self.visible[:, None]
             seen = seen.expand(len(points), 1, points.shape[1], self.count)
-            return torch.einsum("bogc,bkcgn->bkgn", seen, self._rows_of_groups(points).square())
+            squares = self._rows_of_groups(points).square()
+            of_groups: Tensor = torch.einsum("bogc,bkcgn->bkgn", seen, squares)
+            return of_groups
         known = self._known(points)
         if self.visible is None:
             return known.explained[:, :, None]
@@ -285,8 +287,8 @@ class Posterior:
 
     def _rows_of_groups(self, points: Tensor) -> Tensor:
         """Points [batch, group, n, design] over the factor, [batch, kernel, context, group, n]."""
-        rows = self._known(points.flatten(1, 2)).rows
-        return rows.unflatten(-1, points.shape[1:3])
+        rows: Tensor = self._known(points.flatten(1, 2)).rows
+        return rows.view(*rows.shape[:-1], *points.shape[1:3])
 
     def unexplained(self, points: Tensor) -> Tensor:
         """What is left of an outcome's variance at points, [batch, kernel, group, n]."""

@@ -146,7 +146,7 @@ class NetworkLearner(BatchLearner[Standardised]):
     def state(self, taught: Taught, is_own: bool = True) -> Standardised:
         """It grows until the domain changes."""
         domain, state = self.held.get(is_own, (None, None))
-        if state is None or not np.array_equal(domain, taught.domain):
+        if state is None or domain is None or not np.array_equal(domain, taught.domain):
             state = self.engine.read(self._observations(taught, slice(None)))
         for row in range(state.context.length, len(taught.y)):
             one = self._observations(taught, slice(row, row + 1))

@@ -37,6 +37,11 @@ class Units:
         loc, scale = (_along(part, outcomes) for part in (self.loc, self.scale))
         return (outcomes - loc) / scale
 
+    def restore(self, mean: Tensor, std: Tensor) -> tuple[Tensor, Tensor]:
+        """A mean and a standard deviation [batch, ...] of standardised outcomes, as these came."""
+        loc, scale = (_along(part, mean) for part in (self.loc, self.scale))
+        return mean * scale + loc, std * scale
+
     def standardise_whitened(self, white: Tensor) -> Tensor:
         """Standardised outcomes over a factor, from outcomes and ones over it, [..., 2]."""
         outcomes, ones = white.unbind(-1)

@@ -64,7 +64,7 @@ def _log(low: float, high: float, **more: Any) -> Range:
     return Range(low, high, log=True, **more)
 
 
-_DART = {"when": (("booster", "dart"),)}
+_DART = (("booster", "dart"),)
 
 # Those of the R packages that HPO-B's tables are about.
 SPACES: Mapping[str, Space] = {
@@ -103,8 +103,8 @@ SPACES: Mapping[str, Space] = {
         "min_child_weight": _log(1.0, 150.0),
         "colsample_bytree": Range(0.01, 1.0),
         "colsample_bylevel": Range(0.01, 1.0),
-        "rate_drop": Range(0.0, 1.0, **_DART),
-        "skip_drop": Range(0.0, 1.0, **_DART),
+        "rate_drop": Range(0.0, 1.0, when=_DART),
+        "skip_drop": Range(0.0, 1.0, when=_DART),
     },
 }
 

@@ -146,4 +146,4 @@ def described(row: dict[str, Any]) -> str:
 
 def text_of(value: Any) -> str:
     """A number in few digits, or a word."""
-    return short(value) if isinstance(value, int | float | np.number) else str(value)
+    return short(float(value)) if isinstance(value, int | float | np.number) else str(value)
