@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from html import escape
-from importlib.resources import files
 from pathlib import Path
-from string import Template
 from typing import Any
 
 from matplotlib.figure import Figure
 
+from aline.app.pages import page
 from aline.app.plots import canvas
 from aline.app.scores import calibration_lines, score_lines
 from aline.evaluation.results import made
@@ -31,14 +30,13 @@ def write_evaluation(result: dict[str, Any], model: str, path: Path) -> list[Pat
 
 def render(result: dict[str, Any], model: str) -> str:
     """The page as text."""
-    template = Template(files("aline.app").joinpath("evaluation.html").read_text(encoding="utf-8"))
     verdicts = [*calibration_lines(result), *result.get("notes", [])]
     with canvas.styled():
         sections = "\n".join(_section(result, one) for one in result.get("calibration", []))
-    return template.substitute(
-        title=escape(f"aline: how good is {model}"),
-        light=canvas.css_variables(dark=False),
-        dark=canvas.css_variables(dark=True),
+    return page(
+        "evaluation.html",
+        title=f"aline: how good is {model}",
+        heading=escape(f"How good is {model}"),
         verdicts="\n".join(f"<li>{escape(line.strip())}</li>" for line in verdicts),
         sections=sections,
         table=escape("\n".join(score_lines(result))),

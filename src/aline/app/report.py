@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
-from importlib.resources import files
 from pathlib import Path
-from string import Template
 from typing import Any
 
 from aline import __version__
 from aline.app.card import facts_of
 from aline.app.demo import Demo
+from aline.app.pages import page
 from aline.app.plots import Plate, plates
-from aline.app.plots.canvas import css_variables, to_svg
+from aline.app.plots.canvas import to_svg
 from aline.app.record import Record, Step
 from aline.app.tables import design_cell, short, typeset
 from aline.app.words import REFINED, explanation, heading, kicker, ordinal
@@ -30,11 +29,9 @@ def write_report(record: Record, path: Path, command: str) -> Path:
 
 def render(demo: Record, command: str) -> str:
     """The page as text."""
-    template = Template(files("aline.app").joinpath("report.html").read_text(encoding="utf-8"))
-    return template.substitute(
-        title=escape(f"aline: {demo.spec.name}, {demo.last.number} trials"),
-        light=css_variables(dark=False),
-        dark=css_variables(dark=True),
+    return page(
+        "report.html",
+        title=f"aline: {demo.spec.name}, {demo.last.number} trials",
         kicker=escape(kicker(demo)),
         heading=escape(heading(demo)),
         explanation="\n".join(f"<p>{escape(text)}</p>" for text in _said(demo)),

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from html import escape
-from importlib.resources import files
 from pathlib import Path
-from string import Template
 from typing import Any
 
 from aline.app.bench import al, bed, find, hpo
 from aline.app.bench.bench import Result, Row
 from aline.app.bench.psychometric_rows import ALL, PAIRS, SECONDS, TASK
+from aline.app.pages import page
 from aline.app.plots import canvas
 from aline.evaluation.active import GPS
 from aline.evaluation.landscapes import METHODS as LANDSCAPE_METHODS
@@ -260,21 +259,26 @@ def write_paper(results: Mapping[str, Result], path: Path) -> None:
 
 def render(results: Mapping[str, Result]) -> str:
     """The page as text."""
-    template = Template(files("aline.app").joinpath("evaluation.html").read_text(encoding="utf-8"))
-    notes = [WITHOUT_NUMBERS, *(note for one in results.values() for note in one["notes"])]
+    notes = [note for one in results.values() for note in one["notes"]]
     tables = [find(name).markdown(result) for name, result in results.items() if result["rows"]]
     with canvas.styled():
         sections = "\n".join(_section(item, results[item.bench]) for item in ITEMS
                              if item.bench in results)  # fmt: skip
-    return template.substitute(
+    return page(
+        "evaluation.html",
         title="aline beside its paper",
-        light=canvas.css_variables(dark=False),
-        dark=canvas.css_variables(dark=True),
-        verdicts="\n".join(f"<li>{escape(note)}</li>" for note in notes),
-        sections=sections,
+        heading="aline beside its paper",
+        verdicts=f"<li>{escape(WITHOUT_NUMBERS)}</li>",
+        sections=sections + _notes(notes),
         table=escape("\n\n".join(tables)),
         made=escape(made(next(iter(results.values())))),
     )
+
+
+def _notes(notes: list[str]) -> str:
+    """Which figures are of an earlier run, to open where one wants to know."""
+    lines = "\n".join(f"<li>{escape(note)}</li>" for note in notes)
+    return f"<details><summary>Notes on the runs</summary><ul>{lines}</ul></details>" * bool(notes)
 
 
 def _section(item: Item, result: Result) -> str:

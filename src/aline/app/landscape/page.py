@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from html import escape
-from importlib.resources import files
 from pathlib import Path
-from string import Template
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -13,8 +11,9 @@ from matplotlib.figure import Figure
 from aline import __version__
 from aline.app.landscape.findings import BAND, Effect, Findings, described, text_of
 from aline.app.landscape.journal import Journal
+from aline.app.pages import page
 from aline.app.plots import Plate
-from aline.app.plots.canvas import HALF, POSTERIOR, css_variables, figure, styled
+from aline.app.plots.canvas import HALF, POSTERIOR, figure, styled
 from aline.app.report import definitions, figure_block, html_table
 from aline.files import write_atomically
 
@@ -23,13 +22,11 @@ def write_page(
     found: Findings, journal: Journal, path: Path, facts: dict[str, str], title: str
 ) -> Path:
     """Write it; `facts` say how it was made."""
-    template = Template(files("aline.app").joinpath("landscape.html").read_text(encoding="utf-8"))
     with styled():
         figures = "\n".join(figure_block(_plate(i, one)) for i, one in enumerate(found.effects))
-    page = template.substitute(
-        title=escape(title),
-        light=css_variables(dark=False),
-        dark=css_variables(dark=True),
+    text = page(
+        "landscape.html",
+        title=title,
         heading=escape(title),
         kicker=escape(f"{len(journal.scores)} of {len(journal.candidates)} configurations scored"),
         explanation=f"<p>{escape(_said(found))}</p>",
@@ -46,7 +43,7 @@ def write_page(
         facts=definitions(facts),
         version=escape(__version__),
     )
-    write_atomically(path, page.encode())
+    write_atomically(path, text.encode())
     return path
 
 
