@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from aline.errors import InputError
-from aline.functions.process import Data, Process
+from aline.functions.process import Measured, Process
 from aline.functions.regressor import ActiveRegressor
-from aline.functions.sampling import Draws, Evidence, Prior
+from aline.functions.sampling import Draws, LogPosterior, Prior
 
 POOL = np.random.default_rng(0).uniform(0, 1, (120, 4))
 
@@ -145,10 +145,10 @@ def test_bounds_scale_columns_of_numbers() -> None:
         learner.query([[0.2, "a", 11.0]])
 
 
-def evidence() -> Evidence:
+def evidence() -> LogPosterior:
     x = torch.tensor(POOL[:12])
     y = torch.tensor(labels(POOL[:12]))
-    return Evidence.of(x, torch.arange(4), (y - y.mean()) / y.std(), Prior.of(4))
+    return LogPosterior.of(x, torch.arange(4), (y - y.mean()) / y.std(), Prior.of(4))
 
 
 def test_the_gradient_of_the_evidence_is_its_slope() -> None:
@@ -166,7 +166,7 @@ def test_the_gradient_of_the_evidence_is_its_slope() -> None:
 def test_trajectories_leave_the_posterior_as_it_is() -> None:
     """Of no outcomes that is the prior: normal with a standard deviation of one."""
     x = torch.zeros(0, 2, dtype=torch.float64)
-    nothing = Evidence.of(x, torch.arange(2), x[:, 0], Prior.of(2))
+    nothing = LogPosterior.of(x, torch.arange(2), x[:, 0], Prior.of(2))
     draws = Draws.from_prior(4, 256).moved(nothing, 4, torch.Generator().manual_seed(0))
     tolerance = 4 / math.sqrt(256)
     assert float(draws.z.mean(0).abs().max()) < tolerance
@@ -175,7 +175,7 @@ def test_trajectories_leave_the_posterior_as_it_is() -> None:
 
 def test_what_is_known_of_a_pool_only_grows() -> None:
     x = torch.tensor(POOL[:30])
-    data = Data(x, torch.tensor(labels(POOL[:30])), torch.arange(4))
+    data = Measured(x, torch.tensor(labels(POOL[:30])), torch.arange(4))
     process = Process.read(data.first(20), torch.Generator().manual_seed(0))
     pool = torch.tensor(POOL)[None]
     targets = pool[:, ::4].contiguous()

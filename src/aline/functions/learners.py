@@ -18,7 +18,7 @@ from aline.engine import engine_for
 from aline.episodes import Context, Goal, Offer
 from aline.episodes.goals import SPREAD_POINTS
 from aline.functions.columns import Array, Columns
-from aline.functions.process import Data, Process
+from aline.functions.process import Measured, Process
 from aline.functions.standardised import Standardised, StandardisedEngine
 from aline.model import Model
 from aline.policies import LearnedPolicy, Memory
@@ -212,9 +212,9 @@ class ProcessLearner(BatchLearner[Process]):
             self.held = self.held.extend(one.x[0], one.y[0])
         return self.held
 
-    def _data(self, taught: Taught, rows: slice = slice(None)) -> Data:
+    def _data(self, taught: Taught, rows: slice = slice(None)) -> Measured:
         x = self._scaled(taught.x[rows], self._domain)
-        return Data(x, torch.tensor(taught.y[rows]), self.columns.owner, self.noise)
+        return Measured(x, torch.tensor(taught.y[rows]), self.columns.owner, self.noise)
 
     @property
     def _domain(self) -> Array:

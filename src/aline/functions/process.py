@@ -18,7 +18,7 @@ from aline.episodes import Context
 from aline.functions import ensemble
 from aline.functions.ensemble import Posterior
 from aline.functions.known_points import Memory
-from aline.functions.sampling import Draws, Evidence, Hyperparameters, Prior
+from aline.functions.sampling import Draws, Hyperparameters, LogPosterior, Prior
 from aline.functions.units import Units
 
 DRAWS = 16
@@ -30,7 +30,7 @@ SCORING = 4  # draws that choose: the others would change little
 
 
 @dataclass(frozen=True)
-class Data:
+class Measured:
     """Rows and their outcomes."""
 
     x: Tensor  # [n, column], about in [0, 1]
@@ -38,11 +38,11 @@ class Data:
     owner: Tensor  # [column], the input that a column belongs to
     noise: float | None = None  # standard deviation in the user's units, where it is known
 
-    def first(self, count: int) -> Data:
+    def first(self, count: int) -> Measured:
         """Some of them."""
         return replace(self, x=self.x[:count], y=self.y[:count])
 
-    def with_more(self, row: Tensor, outcome: Tensor) -> Data:
+    def with_more(self, row: Tensor, outcome: Tensor) -> Measured:
         """With a row [column] more."""
         return replace(self, x=torch.cat([self.x, row[None]]), y=torch.cat([self.y, outcome[None]]))
 
@@ -58,24 +58,26 @@ class Data:
         return Prior.of(int(self.owner.max()) + 1, self.noise and self.noise / scale)
 
     @property
-    def evidence(self) -> Evidence:
+    def evidence(self) -> LogPosterior:
         """What they say of hyperparameters."""
-        return Evidence.of(self.x, self.owner, self.units.standardise(self.y[None])[0], self.prior)
+        return LogPosterior.of(
+            self.x, self.owner, self.units.standardise(self.y[None])[0], self.prior
+        )
 
 
 @dataclass
 class Process:
     """What rows and their outcomes say of a function."""
 
-    data: Data
-    known: Data  # that the draws are made with: the first of them
+    data: Measured
+    known: Measured  # that the draws are made with: the first of them
     draws: Draws
     state: Posterior  # of each draw, for outcomes in the units of what is known
     generator: torch.Generator
     scored: Memory = field(default_factory=Memory)  # what was computed for choosing
 
     @classmethod
-    def read(cls, data: Data, generator: torch.Generator) -> Process:
+    def read(cls, data: Measured, generator: torch.Generator) -> Process:
         """Of a whole table."""
         whole, count = len(data.y), 0
         draws = Draws.from_prior(len(data.prior.middle), FIRST_DRAWS if whole else DRAWS)
@@ -86,7 +88,7 @@ class Process:
         return cls._of(data, draws, generator)
 
     @classmethod
-    def _of(cls, data: Data, draws: Draws, generator: torch.Generator) -> Process:
+    def _of(cls, data: Measured, draws: Draws, generator: torch.Generator) -> Process:
         kernels = data.prior.values(draws.z).kernels(draws.kind, data.owner)
         context = Context(data.x[None], data.units.standardise(data.y[None]))
         return cls(data, data, draws, ensemble.read(kernels, context), generator)
@@ -160,7 +162,7 @@ class Process:
 
 
 def _drawn_again(
-    draws: Draws, before: Data, data: Data, trajectories: int, generator: torch.Generator
+    draws: Draws, before: Measured, data: Measured, trajectories: int, generator: torch.Generator
 ) -> Draws:
     """Draws that were made with the data before, made with more."""
     if len(before.y):

@@ -69,7 +69,7 @@ class Hyperparameters(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Evidence:
+class LogPosterior:
     """How likely outcomes are under hyperparameters: what draws climb."""
 
     apart: Tensor  # [input, n * n], squared distances
@@ -77,13 +77,13 @@ class Evidence:
     prior: Prior
 
     @classmethod
-    def of(cls, x: Tensor, owner: Tensor, outcomes: Tensor, prior: Prior) -> Evidence:
+    def of(cls, x: Tensor, owner: Tensor, outcomes: Tensor, prior: Prior) -> LogPosterior:
         """For rows x [n, column], whose columns belong to inputs `owner` [column]."""
         squares = (x.mT[:, :, None] - x.mT[:, None]).square_().flatten(1)
         zero = squares.new_zeros(int(owner.max()) + 1, squares.shape[1])
         return cls(zero.index_add_(0, owner, squares), outcomes, prior)
 
-    def first(self, count: int) -> Evidence:
+    def first(self, count: int) -> LogPosterior:
         """Of fewer outcomes."""
         whole = len(self.outcomes)
         apart = self.apart.view(-1, whole, whole)[:, :count, :count].flatten(1)
@@ -170,14 +170,14 @@ class Draws:
         z[:, -2:] = (scales - new.middle[-2:]) / new.spread[-2:]
         return replace(self, z=z)
 
-    def moved(self, evidence: Evidence, times: int, generator: torch.Generator) -> Draws:
+    def moved(self, evidence: LogPosterior, times: int, generator: torch.Generator) -> Draws:
         """Along some trajectories each, after some jumps."""
         draws = self
         for _ in range(times):
             draws = draws._jumped(evidence, generator)._along_trajectory(evidence, generator)
         return draws
 
-    def _jumped(self, evidence: Evidence, generator: torch.Generator) -> Draws:
+    def _jumped(self, evidence: LogPosterior, generator: torch.Generator) -> Draws:
         """Out of modes that no trajectory leaves; a part of the prior is accepted by its fit."""
         draws, fit = self, evidence.log_likelihood(self.z, self.kind)
         for _ in range(JUMPS):
@@ -200,7 +200,7 @@ class Draws:
         kind = torch.where(part[:, 0] == hyperparameters, kinds, self.kind)
         return replace(self, z=z, kind=kind)
 
-    def _along_trajectory(self, evidence: Evidence, generator: torch.Generator) -> Draws:
+    def _along_trajectory(self, evidence: LogPosterior, generator: torch.Generator) -> Draws:
         """Hamilton's equations by leaps, accepted by the energy that these gain."""
         step = self.step * self.z.std(0).clamp(LEAST_SPREAD, 1.0)
         z = self.z
