@@ -26,7 +26,7 @@ from aline.policies.importance import tempering_power
 from aline.spaces.outcomes import Mixture
 from aline.tasks import Task
 
-DRAWS = 4096  # smoothing them costs less than 0.005 nats a parameter (benchmarks/refined.py)
+DRAWS = 4096  # smoothing them costs about 0.005 nats a parameter (benchmarks/refined.py)
 FEWEST = 10  # draws of non-zero likelihood needed, times (parameters + 1)
 LEAST = 0.5  # effective share of the draws at each step
 SWEEPS = 10  # moves of every draw at each step
