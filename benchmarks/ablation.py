@@ -1,12 +1,12 @@
 """What a setting of the network or of its training adds over another value of it.
 
     python benchmarks/ablation.py first_tries/oscillation protocols/two_sources \\
-        --vary guesses=1,3 --budget 10min --out results/ablation-guesses.json
+        --vary guesses=1,2 --budget 10min --out results/ablation-guesses.json
 
-Trains each task file of benchmarks/ with default settings but this one, for the same time, the
-first value first, and measures all on the same simulated experiments: information (sPCE), J of q's
-joint posterior, and their paired differences from the first value's. Rows of tasks that are not
-named stay. Run it on an idle machine; `cpu_seconds` says what a training got.
+Trains each task file of benchmarks/, or built-in task, with default settings but this one, for the
+same time, the first value first, and measures all on the same simulated experiments: information
+(sPCE), J of q's joint posterior, and their paired differences from the first value's. Rows of tasks
+that are not named stay. Run it on an idle machine; `cpu_seconds` says what a training got.
 """
 
 from __future__ import annotations
@@ -50,55 +50,72 @@ def measured(model: Model, task: Task, episodes: int) -> dict[str, Tensor]:
     return {"spce": lower, "J": gains(network, theta, context)}
 
 
-def compared(path: str, name: str, values: list[Any], budget: str, episodes: int) -> list[Row]:
-    """One task's rows."""
-    task = runpy.run_path(str(FOLDER / f"{path}.py"))["task"]
-    place = "model" if name in {field.name for field in fields(ModelConfig)} else "config"
+Settings = dict[str, Any]
+
+
+def compared(
+    path: str, settings: list[Settings], length: dict[str, Any], episodes: int
+) -> list[Row]:
+    """One task's rows; trainings take a `budget`, or `rounds`."""
+    is_file = "/" in path
+    task = runpy.run_path(str(FOLDER / f"{path}.py"))["task"] if is_file else aline.tasks.get(path)
+    of_model = {field.name for field in fields(ModelConfig)}
     label, rows, first = path.split("/")[-1], [], None
-    for value in values:
+    for each in settings:
         started = time.process_time()
-        model = aline.train(task, budget=budget, verdict=False, **{place: {name: value}})
+        parts = {
+            "model": {name: value for name, value in each.items() if name in of_model},
+            "config": {name: value for name, value in each.items() if name not in of_model},
+        }
+        model = aline.train(task, **length, verdict=False, **parts)
         spent = Estimate(time.process_time() - started, 0.0, 1)
         found = measured(model, task, episodes)
         first = first or found
-        more = {"setting": f"{name}={value}", "rounds": model.training["rounds"]}
+        words = ", ".join(f"{name}={value}" for name, value in each.items()) or "default"
+        more = {"setting": words, "rounds": model.training["rounds"]}
 
         def add(metric: str, estimate: Estimate, more: dict[str, Any] = more) -> None:
             rows.append({**row(label, "aline", "all", metric, None, estimate), **more})
 
         add("cpu_seconds", spent)
-        for metric, each in found.items():
-            add(metric, mean(each))
+        for metric, nats in found.items():
+            add(metric, mean(nats))
             if found is not first:
-                add(f"{metric}_difference", mean(each - first[metric]))
+                add(f"{metric}_difference", mean(nats - first[metric]))
     return rows
 
 
-def setting(text: str) -> tuple[str, list[Any]]:
-    """A name and its values, from NAME=A,B."""
+def variations(text: str) -> list[Settings]:
+    """A setting with each of its values, from NAME=A,B; or any settings, from a JSON list."""
+    if text.startswith("["):
+        return list(json.loads(text))
     name, _, values = text.partition("=")
-    return name, [json.loads(value) for value in values.split(",")]
+    return [{name: json.loads(value)} for value in values.split(",")]
 
 
 def main() -> None:
     """Write the rows after each task."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("tasks", nargs="+", help="files of benchmarks/, without .py")
-    parser.add_argument("--vary", type=setting, required=True, help="such as guesses=1,3")
+    parser.add_argument("tasks", nargs="+", help="files of benchmarks/, without .py, or names")
+    parser.add_argument(
+        "--vary", type=variations, required=True, help="such as guesses=1,2, or a JSON list"
+    )
     parser.add_argument("--budget", default="10min")
+    parser.add_argument("--rounds", type=int, help="instead; for settings that cost the same")
     parser.add_argument("--episodes", type=int, default=500)
     parser.add_argument("--out", type=Path, required=True)
     options = parser.parse_args()
     torch.set_num_threads(1)
+    length = {"rounds": options.rounds} if options.rounds else {"budget": options.budget}
     started, rows, made = time.monotonic(), [], provenance()  # of the code that is measured
     if options.out.exists():
         named = {path.split("/")[-1] for path in options.tasks}
         rows = [r for r in json.loads(options.out.read_text())["rows"] if r["task"] not in named]
     for path in options.tasks:
-        new = compared(path, *options.vary, options.budget, options.episodes)
+        new = compared(path, options.vary, length, options.episodes)
         rows += new
         taken = time.monotonic() - started
-        found = result("ablation", rows, taken, budget=options.budget, seed=SEED) | made
+        found = result("ablation", rows, taken, **length, seed=SEED) | made
         write_atomically(options.out, json.dumps(found, indent=1).encode())
         for one in new:
             print(one["task"], one["setting"], one["metric"], round(one["value"], 3), one["ci95"])

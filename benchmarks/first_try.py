@@ -37,6 +37,7 @@ from aline.model import Model
 from aline.tasks import Task
 
 FOLDER = Path(__file__).parent / "first_tries"
+KEPT = Path("runs/first_try")  # the trained models, to look into
 CONTRASTS, SEED, BATCH = 100_000, 11, 50
 LEVELS = (0.5, 0.9, 0.95)
 Played = tuple[Tensor, Context]
@@ -172,6 +173,7 @@ def main(
         model = aline.train(task, budget=budget, seed=seed)
         trial = Trial(name, task.checked().fitted())
         spent = time.process_time() - cpu
+        model.save(KEPT / name)
         trial.add("aline", "all", "cpu seconds", Estimate(spent, 0.0, 1))
         print(
             f"{name}: {model.training['rounds']} rounds, {time.monotonic() - began:.0f} s",

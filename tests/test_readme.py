@@ -188,9 +188,9 @@ def test_the_page_says_which_weights_are_shipped() -> None:
 
 
 def test_every_page_with_an_example_is_run() -> None:
-    """Here, in tests/test_format.py, or in tests/app/service."""
+    """Here, in tests/test_format.py, in tests/app/service, or in tests/web."""
     here = {"README", "quickstart", "howto", "concepts", "research", "outcomes", "designs"}
-    others = {"psychophysics", "experiments", "format", "service"}
+    others = {"psychophysics", "experiments", "format", "service", "browser"}
     assert {page.stem for page in PAGES if blocks(page)} == here | others
 
 
@@ -213,6 +213,42 @@ def test_measured_figures_come_from_results(page: Path) -> None:
         assert len(found) == 1, (file, key)
         digits = len(shown.partition(".")[2])
         assert f"{found[0]:.{digits}f}" == shown, (file, key, found[0])
+
+
+# What stands beside a figure without being measured: published, told, wanted, or a size of the run.
+TOLD = (
+    r"\(published [^)]*\)",
+    r"published:? DAD [\d.]+",
+    r"(paper|published|best published|ceiling|nominal) -?[\d.]+",
+    r"[\d.]+, told and not measured here",
+    r"told by its closing table: .*",
+    r"[^;|]*is what we want[^;|]*",
+    r"[\d.]+ (minutes|min|GPU hours|trials)",
+    r"10\u2077",
+    r"[\d.]+ with one guess|with one guess [\d.]+ and [\d.]+",  # of the rows before these
+)
+
+
+@pytest.mark.parametrize("page", [README, DOCS / "results.md"], ids=["README", "results"])
+def test_what_stands_beside_a_figure_comes_from_the_same_results(page: Path) -> None:
+    """Each number is some row's value, interval or count, or it says that it was only told."""
+    rows = re.findall(
+        r"^\| .*?`(results/[\w.-]+\.json)` `.*?` \| -?[\d.]+.*? \| (.*?) \|$",
+        page.read_text(encoding="utf-8"),
+        re.MULTILINE,
+    )
+    assert len(rows) >= 8
+    for file, beside in rows:
+        measured = re.sub("|".join(TOLD), "", beside)
+        known = [
+            abs(row[part])
+            for row in json.loads((ROOT / file).read_text(encoding="utf-8"))["rows"]
+            for part in ("value", "ci95", "n")
+            if row.get(part) is not None
+        ]
+        for number in re.findall(r"\d+(?:\.\d+)?", measured):
+            digits = len(number.partition(".")[2])
+            assert any(f"{one:.{digits}f}" == number for one in known), (file, beside, number)
 
 
 def test_the_readmes_rows_are_rows_of_the_results_too() -> None:

@@ -98,9 +98,10 @@ async function nextTrial(experiment) {
 function layOut(display, choices, number) {
   display.innerHTML = '<div class="aline-stimulus"></div><div class="aline-choices"></div><p class="aline-problem" role="alert"></p>';
   const row = display.querySelector(".aline-choices");
+  const hasKeys = !matchMedia("(pointer: coarse)").matches; // on a phone their names say nothing
   for (const { key, label } of choices) {
     const button = row.appendChild(document.createElement("button"));
-    Object.assign(button, { value: label, textContent: `${key.toUpperCase()} ${label}`, className: "jspsych-btn" });
+    Object.assign(button, { value: label, textContent: hasKeys ? `${key.toUpperCase()} ${label}` : label, className: "jspsych-btn" });
     button.style.cssText = "touch-action: manipulation; min-width: 7em; min-height: 3em; margin: 0.5em";
   }
   const stage = display.querySelector(".aline-stimulus");
@@ -112,8 +113,10 @@ const summary = (posterior) => JSON.parse(JSON.stringify(posterior));
 
 /** The data of the trials that were told before a reload, in the plugin's own format. */
 export async function earlierTrials(experiment) {
-  const { trials } = await experiment.status();
-  return trials.filter(({ state, source }) => state === "told" && source === "asked").map(({ number, design, outcome, note }) => ({
+  const { trials, finished } = await experiment.status();
+  const rows = trials.filter(({ state, source }) => state === "told" && source === "asked").map(({ number, design, outcome, note }) => ({
     trial_type: "aline", trial: number, design, ...note, outcome, finished: false, posterior: null, problem: null,
   }));
+  if (finished && rows.length) Object.assign(rows.at(-1), { finished, posterior: summary(await experiment.posterior()) });
+  return rows;
 }

@@ -24,6 +24,9 @@ function newKey() {
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
+// A page says how many trials, as LocalExperiment has it; a service says horizon.
+const withHorizon = ({ trials, ...settings }) => (trials === undefined ? settings : { horizon: trials, ...settings });
+
 const numberOf = (trial) => (typeof trial === "number" ? trial : trial.number);
 
 /** A service. `patience` is how many milliseconds to repeat a call that gets no reply. */
@@ -43,9 +46,9 @@ export class Client {
     return (await this.call("GET", `/experiments?start=${start}&limit=${limit}`)).experiments;
   }
 
-  /** Start an experiment: { target, horizon, stop, name, seed, metadata, known, units }, all optional. */
+  /** Start an experiment: { target, trials, stop, name, seed, metadata, known, prior, units }, all optional. */
   async create(model, settings = {}) {
-    const { name } = await this.call("POST", "/experiments", { model, ...settings });
+    const { name } = await this.call("POST", "/experiments", { model, ...withHorizon(settings) });
     return new Experiment(this, name);
   }
 
@@ -99,9 +102,10 @@ export class Experiment {
     return this.client.call("GET", this.path);
   }
 
-  /** Aim at something else, or plan more or fewer trials: { target, horizon, stop }. */
+  /** Aim at something else, plan more or fewer trials, or say what else is known: { target, trials, stop,
+   *  known, prior }. `known` and `prior` replace what was said of either before; null is nothing. */
   change(settings) {
-    return this.client.call("PATCH", this.path, settings);
+    return this.client.call("PATCH", this.path, withHorizon(settings));
   }
 
   /** The next trial: { number, design, … }. */

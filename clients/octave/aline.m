@@ -29,7 +29,9 @@ function client = aline(url, varargin)
   client.open = @(name) open_experiment(service, name);
 end
 
-% Start an experiment; settings has target, horizon, stop, name, seed, metadata, all optional.
+% Start an experiment; settings has target, horizon, stop, name, seed, metadata, all optional. Where the
+% model was trained for it also known, struct('guess', 0.5), prior, struct('slope', struct('family',
+% 'Uniform', 'low', 0.2, 'high', 0.8)), and units, struct('stimulus', [-40, 0]).
 function experiment = create(service, model, settings)
   if nargin < 3, settings = struct(); end
   settings.model = model;
@@ -52,7 +54,8 @@ function e = experiment_of(service, name)
   % Everything about it: told, horizon, finished, target, trials, ...
   e.status = @() get('');
   e.finished = @() field_of(get(''), 'finished');
-  % Aim at something else, or plan more or fewer trials: a struct with target, horizon, stop.
+  % Aim at something else, plan more or fewer trials, or know something else: a struct with target,
+  % horizon, stop, known, prior; struct() takes what is known, or the priors, back.
   e.change = @(settings) call(service, 'PATCH', path, settings);
   % The next trial.
   e.ask = @() post('/ask');
@@ -67,25 +70,44 @@ function e = experiment_of(service, name)
   e.undo = @() post('/undo');
   % Add data measured earlier: a vector an axis, and the outcomes in the same order.
   e.attach = @(designs, outcomes) field_of(call(service, 'POST', [path, '/attach'], earlier(designs, outcomes)), 'trials');
-  % What is known: a struct by name of mean, std and interval; posterior(level) sets the interval's.
+  % Ask only for struct('candidates', designs), a vector an axis, or struct('box', bounds) from now on;
+  % struct() is anywhere again.
+  e.restrict = @(restriction) call(service, 'POST', [path, '/restrict'], restricted(restriction));
+  % What is known: a struct by name of mean, std and interval; posterior(level) sets the interval's,
+  % and posterior(level, true) is by the task's own likelihood, where it is known.
   e.posterior = @(varargin) posterior(get, varargin{:});
-  % What would be measured at designs, a vector an axis.
-  e.predict = @(designs) call(service, 'POST', [path, '/predict'], struct('designs', columns(designs)));
+  % Why not to believe it, a sentence each.
+  e.warnings = @() field_of(get('/posterior'), 'warnings');
+  % What would be measured at designs, a vector an axis; predict(designs, level) sets the intervals'.
+  e.predict = @(designs, varargin) call(service, 'POST', [path, '/predict'], predicted(designs, varargin{:}));
   % The experiment as the text of a file, json or csv.
   e.export = @(format) request(service, 'GET', [path, '/export?format=', format], '');
   % End it for good.
   e.close = @() post('/close');
 end
 
-function parameters = posterior(get, level)
+function parameters = posterior(get, level, refined)
   if nargin < 2, level = 0.95; end
-  parameters = field_of(get(sprintf('/posterior?level=%.12g', level)), 'parameters');
+  if nargin < 3, refined = false; end
+  path = sprintf('/posterior?level=%.12g&refined=%d', level, refined);
+  parameters = field_of(get(path), 'parameters');
 end
 
 function body = told(outcome, design, note)
   body.outcome = outcome;
   if nargin > 1 && ~isempty(design), body.design = design; end
   if nargin > 2 && ~isempty(note), body.note = note; end
+end
+
+function body = predicted(designs, level)
+  body.designs = columns(designs);
+  if nargin > 1, body.level = level; end
+end
+
+function body = restricted(body)
+  for name = {'candidates', 'box'}
+    if isfield(body, name{1}), body.(name{1}) = columns(body.(name{1})); end
+  end
 end
 
 function body = earlier(designs, outcomes)

@@ -74,12 +74,16 @@ class Client:
 
     def create(
         self, model, target=None, horizon=None, stop=None, name=None, seed=0, metadata=None,
-        known=None, units=None,
+        known=None, prior=None, units=None,
     ):  # fmt: skip
-        """Start an experiment; `known` {"guess": 0.5}, `units` {"stimulus": [-40, 0]}."""
+        """Start an experiment, where the model was trained for it with `known` {"guess": 0.5}.
+
+        `prior` is {"slope": {"family": "Uniform", "low": 0.2, "high": 0.8}}, with PyTorch's names;
+        `units` {"stimulus": [-40, 0]}.
+        """
         body = {"model": model, "seed": seed, "metadata": metadata or {}}
         given = {"target": target, "horizon": horizon, "stop": stop, "name": name}
-        given.update(known=known, units=units)
+        given.update(known=known, prior=prior, units=units)
         body.update({key: value for key, value in given.items() if value is not None})
         return Experiment(self, self._call("POST", "/experiments", body)["name"])
 
@@ -160,6 +164,19 @@ class Experiment:
     def horizon(self, horizon):
         self._client._call("PATCH", self._path, {"horizon": horizon})
 
+    @property
+    def known(self):
+        """Values of parameters that are known; may be set at any time, None is none."""
+        return self.status()["known"]
+
+    @known.setter
+    def known(self, known):
+        self._client._call("PATCH", self._path, {"known": known})
+
+    def set_prior(self, prior):
+        """Begin from other priors than before, as `Client.create` has them; None is the task's."""
+        self._client._call("PATCH", self._path, {"prior": prior})
+
     def ask(self):
         """The next trial."""
         return Trial(self._post("/ask"))
@@ -194,6 +211,11 @@ class Experiment:
         """Add data measured earlier: a list an axis, and the outcomes in the same order."""
         body = {"designs": designs, "outcomes": list(outcomes)}
         return [Trial(one) for one in self._post("/attach", body)["trials"]]
+
+    def restrict(self, candidates=None, box=None, repeats=None):
+        """Ask only for `candidates`, a list an axis, or in a `box` from now on; or anywhere."""
+        given = {"candidates": candidates, "box": box, "repeats": repeats}
+        self._post("/restrict", {key: value for key, value in given.items() if value is not None})
 
     def posterior(self, level=0.95, refined=False):
         """What is known: name -> {"mean", "std", "interval"}.

@@ -27,11 +27,13 @@ aline_client <- function(url = "http://127.0.0.1:8000", token = NULL, timeout = 
       path <- sprintf("/experiments?start=%d&limit=%d", as.integer(start), as.integer(limit))
       aline_call(service, "GET", path)$experiments
     },
-    # Start an experiment.
+    # Start an experiment. Where the model was trained for it, `known` is list(guess = 0.5), `prior`
+    # list(slope = list(family = "Uniform", low = 0.2, high = 0.8)), `units` list(stimulus = c(-40, 0)).
     create = function(model, target = NULL, horizon = NULL, stop = NULL, name = NULL, seed = 0,
-                      metadata = NULL) {
+                      metadata = NULL, known = NULL, prior = NULL, units = NULL) {
       body <- list(model = model, target = aline_target(target), horizon = horizon,
-                   stop = stop, name = name, seed = as.integer(seed), metadata = metadata)
+                   stop = stop, name = name, seed = as.integer(seed), metadata = metadata,
+                   known = aline_named(known), prior = aline_named(prior), units = aline_columns(units))
       aline_experiment(service, aline_call(service, "POST", "/experiments", body)$name)
     },
     # An experiment that is there already.
@@ -55,9 +57,11 @@ aline_experiment <- function(service, name) {
     # Everything about it: told, horizon, finished, target, trials, ...
     status = function() get(),
     finished = function() get()$finished,
-    # Aim at something else, or plan more or fewer trials.
-    change = function(target = NULL, horizon = NULL, stop = NULL) {
-      body <- list(target = aline_target(target), horizon = horizon, stop = stop)
+    # Aim at something else, plan more or fewer trials, or know something else; list() takes what is
+    # known, or the priors, back.
+    change = function(target = NULL, horizon = NULL, stop = NULL, known = NULL, prior = NULL) {
+      body <- list(target = aline_target(target), horizon = horizon, stop = stop,
+                   known = aline_named(known), prior = aline_named(prior))
       invisible(aline_call(service, "PATCH", path, body))
     },
     # The next trial.
@@ -78,10 +82,17 @@ aline_experiment <- function(service, name) {
       body <- list(designs = aline_columns(designs), outcomes = unname(as.list(outcomes)))
       post("/attach", body)$trials
     },
+    # Ask only for `candidates`, a vector an axis, or in a `box` from now on; restrict() is anywhere again.
+    restrict = function(candidates = NULL, box = NULL, repeats = NULL) {
+      body <- list(candidates = aline_columns(candidates), box = aline_columns(box), repeats = repeats)
+      invisible(post("/restrict", body))
+    },
     # What is known: a list by name of mean, std and interval.
     posterior = function(level = 0.95, refined = FALSE) {
       get(sprintf("/posterior?level=%s&refined=%s", format(level), tolower(refined)))$parameters
     },
+    # Why not to believe it, a sentence each.
+    warnings = function() unlist(get("/posterior")$warnings),
     # What would be measured at designs, a vector an axis.
     predict = function(designs, level = 0.95) {
       post("/predict", list(designs = aline_columns(designs), level = level))
@@ -94,7 +105,9 @@ aline_experiment <- function(service, name) {
 }
 
 # A list even where there is one: R has no single values, JSON has.
-aline_columns <- function(designs) lapply(designs, function(column) I(unlist(column)))
+aline_columns <- function(designs) if (!is.null(designs)) lapply(designs, function(column) I(unlist(column)))
+# An empty list of R is an empty list of JSON, unless it has names.
+aline_named <- function(values) if (is.null(values)) NULL else structure(values, names = as.character(names(values)))
 aline_target <- function(target) if (is.null(target)) NULL else unname(as.list(target))
 
 aline_call <- function(service, method, path, body = NULL, raw = FALSE) {

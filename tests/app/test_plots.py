@@ -12,13 +12,13 @@ from matplotlib import pyplot
 from torch.distributions import Independent, Normal
 
 from aline.app.demo import Demo, run_demo
-from aline.app.plots import plates, plot_pairs
+from aline.app.plots import plates, plot_pairs, widths
 from aline.app.plots.canvas import PALETTE, to_svg
 from aline.app.plots.designs import companions
 from aline.app.plots.marginals import plotted_range
 from aline.app.plots.pairs import MOST, _write, has_pairs, paired, scalar_draws, shown_range
 from aline.app.plots.plane import exact_density, has_exact, region_level, sources
-from aline.app.plots.widths import relative_widths, spread
+from aline.app.plots.widths import draw_widths, relative_widths, spread
 from aline.app.record import prior_of
 from aline.app.subject import open_subject
 from aline.app.taskfile import load_task
@@ -98,6 +98,17 @@ def test_the_prior_drawn_is_a_density(demos: dict[str, Demo]) -> None:
             grid = np.linspace(*plotted_range(demo.experiment.posterior(), label), 2000)
             mass = np.trapezoid(prior_of(demo.spec.parameters).pdf(label, grid), grid)
             assert mass == pytest.approx(1.0, abs=0.03)
+
+
+def test_a_name_stays_beside_its_axes_where_a_posterior_is_wider_than_the_prior(
+    demos: dict[str, Demo], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Far off, it would leave the layout no room for the axes."""
+    monkeypatch.setattr(widths, "relative_widths", lambda demo, name: [50.0] * len(demo.steps))
+    figure, axes = pyplot.subplots(layout="constrained")
+    draw_widths(axes, demos["psychometric"])
+    assert max(text.get_position()[1] for text in axes.texts) < 1.5
+    to_svg(figure)
 
 
 def test_widths_are_shares_of_the_priors(demos: dict[str, Demo]) -> None:

@@ -82,7 +82,14 @@ def test_evaluate_writes_a_report(folders: dict[str, Path], tmp_path: Path) -> N
     page = report.read_text()
     assert "Ranks (SBC)" in page
     numbers = json.loads(report.with_suffix(".json").read_text())
-    assert page.count("<svg") == 3 * len(numbers["calibration"])
+    goals = numbers["calibration"]  # of predictions there is no curve of nats
+    of_goals = 3 * len(goals) - sum(one["joint"] is None for one in goals)
+    assert page.count("<svg") == of_goals + 2
+    steps = numbers["verdict"]["by_step"]
+    assert {"learned", "random", "fixed", "above", "posterior"} <= set(steps)
+    low, high = (steps[name]["4"]["value"] for name in ("learned", "above"))
+    assert low <= high
+    assert "the model's own posterior holds" in page.replace("&#x27;", "'")
     assert sum(numbers["calibration"][0]["joint"]["ranks"]) == 4
     assert {"command", "commit", "dirty", "versions", "processor", "seed"} <= set(numbers)
 

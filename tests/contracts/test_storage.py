@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,7 +15,14 @@ import pytest
 from postgresql import Server
 
 from aline.errors import AlineError, NotFoundError, StateError, StorageError
-from aline.experiment.storage import Addition, Conflict, MemoryStorage, Storage, open_storage
+from aline.experiment.storage import (
+    Addition,
+    Conflict,
+    MemoryStorage,
+    Storage,
+    UsedKeyError,
+    open_storage,
+)
 from aline.experiment.storage.base import to_text
 from aline.experiment.storage.database import DatabaseStorage
 
@@ -99,6 +107,40 @@ def test_a_name_is_taken_once(reopen: Open) -> None:
     with pytest.raises(StateError, match=r"named 'a' is in this storage already.*resume"):
         reopen().create("a", event(7))
     assert reopen().read("a") == [event(0)]
+
+
+def test_a_key_makes_one_experiment(reopen: Open) -> None:
+    one, two = reopen(), reopen()
+    one.create("a", {"key": "k"})
+    one.create("b", {"key": "another"})
+    for storage in (one, two, reopen()):  # who knows of it, who does not yet, who was not there
+        with pytest.raises(UsedKeyError, match="the key 'k' has made experiment 'a'") as raised:
+            storage.create("c", {"key": "k"})
+        assert raised.value.name == "a"
+        with pytest.raises(StateError, match="named 'a' is in this storage already"):
+            storage.create("a", {"key": "k"})
+    two.create("c", {"key": "K"})
+    two.create("d", {"metadata": {"key": "k"}})
+    assert one.names() == ["a", "b", "c", "d"]
+
+
+def test_a_key_makes_one_experiment_whoever_is_first(reopen: Open) -> None:
+    storages = [reopen() for _ in range(4)]
+    ready = threading.Barrier(len(storages))
+
+    def create(number: int, turn: int) -> str:
+        ready.wait()
+        try:
+            storages[number].create(f"{turn}-{number}", {"key": f"k{turn}"})
+        except UsedKeyError as error:
+            return error.name
+        return f"{turn}-{number}"
+
+    with ThreadPoolExecutor(len(storages)) as pool:
+        for turn in range(10):
+            made = list(pool.map(create, range(len(storages)), [turn] * len(storages)))
+            assert len(set(made)) == 1
+    assert len(reopen().names()) == 10
 
 
 @pytest.mark.parametrize("sequence", [0, 1, 3, -1])

@@ -1,14 +1,20 @@
 """An exported file: the same numbers as torch gives, and used only for the weights it is of."""
 
 import json
+import os
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from small import everything, goal_for, seeded, simulated_context
 from torch import Tensor
+from web import node
+from web.test_local import compare, done
 
+from aline import load
+from aline.app.web import export_web
 from aline.engine import LiveEngine, OnnxRunner, TorchRunner, engine_for, export, runner_for
 from aline.engine.graph import VARYING, Graph
 from aline.engine.runners import GRAPH
@@ -133,6 +139,35 @@ def test_experiments_run_the_file_beside_the_weights(model: Model) -> None:
         for each, trial in zip((experiment, plain), asked, strict=True):
             each.tell(trial, 0.5 * number, design={"x": 0.1 * number, "y": 0.2})
     assert experiment.posterior().mean == pytest.approx(plain.posterior().mean, abs=1e-4)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked here")
+def test_a_fork_has_a_session_of_its_own() -> None:
+    """One in thirty waited for ever: another thread held a lock of the session it inherited."""
+    shipped = load("psychometric").source
+    assert shipped is not None
+    runner = OnnxRunner(shipped / GRAPH)
+    given, found = id(runner.session), os.pipe()
+    if os.fork() == 0:
+        os.write(found[1], b"1" if id(runner.session) == given else b"0")
+        os._exit(0)
+    os.wait()
+    assert os.read(found[0], 1) == b"0"
+    assert id(runner.session) == given
+    for end in found:
+        os.close(end)
+
+
+def test_a_page_runs_the_file_too(model: Model, tmp_path: Path) -> None:
+    """With all that `aline train` gives models of your own, and no shipped model has."""
+    export_web(model, tmp_path / "own")
+    steps: list[list[Any]] = [["ask"], ["tell", 0, 0.7], ["posterior"], ["ask"], ["tell", 1, -0.1]]
+    steps += [["posterior"], ["predict", {"x": [0.1, 0.8], "y": [0.5, 0.2]}, 0.9], ["ask"], ["ask"]]
+    scene = {"folder": str(tmp_path / "own"), "settings": {"seed": 3}, "steps": steps}
+    (played,) = node.run("play.mjs", [scene], tmp_path)
+    experiment = Experiment(model, seed=3)
+    for step, heard in zip(steps, played["heard"], strict=True):
+        compare(heard, done(experiment, *step), str(step))
 
 
 def test_a_graph_of_other_weights_is_not_used(model: Model, tmp_path: Path) -> None:

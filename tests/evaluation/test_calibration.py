@@ -2,12 +2,20 @@
 
 import pytest
 import torch
-from small import seeded
+from small import seeded, small_functions
 
 from aline.episodes import Context
-from aline.evaluation.calibration import BINS, Calibration, _joint_ranks, needed
+from aline.evaluation import evaluate
+from aline.evaluation.calibration import (
+    BINS,
+    Calibration,
+    _joint_ranks,
+    calibration_of_predictions,
+    needed,
+)
 from aline.evaluation.simulated import Simulated
-from aline.model import Mixture
+from aline.model import Mixture, Model
+from aline.tasks import get
 
 N = 1000
 
@@ -61,3 +69,28 @@ def test_tarp_sees_what_marginals_hide(correlation: float, is_right: bool) -> No
     joint = _joint_ranks(Independent(), played(correlation), seeded(4))
     found = calibration(torch.rand(N, generator=seeded(5)), joint)
     assert (found.joint_p() > 0.01) == is_right
+
+
+def test_rows_say_how_many_bins_are_outside_and_what_intervals_hold() -> None:
+    right = torch.rand(N, generator=seeded(1))
+    narrow = torch.special.ndtr(1.5 * torch.randn(N, generator=seeded(2)))
+    found = Calibration("a,b", 30, {"a": right, "b": narrow})
+    values = {metric: estimate for metric, _, estimate in found.measured()}
+    assert values["ranks_outside:a"].value == 0
+    assert values["ranks_outside:b"].value > 2
+    assert values["coverage_0.9:a"].value == pytest.approx(0.9, abs=0.03)
+    assert values["coverage_0.95:b"].value < 0.87
+    assert "tarp_p" not in values
+
+
+def test_predictions_of_functions_are_checked_one_an_experiment() -> None:
+    task = get("gp1d", horizon=3)
+    model = Model(small_functions(task))
+    found = calibration_of_predictions(model, task, 60, seed=0)
+    assert found.n == 60
+    assert float(found.ranks["predictions"].min()) > 0
+    again = calibration_of_predictions(model, task, 60, seed=0)
+    assert torch.equal(found.ranks["predictions"], again.ranks["predictions"])
+    told = evaluate(model, task, episodes=4)
+    assert [one["target"] for one in told["calibration"]][-1] == "predictions"
+    assert told["calibration"][-1]["joint"] is None

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from discrete import trend_task
 from small import posterior_of, small_model
 from torch import Tensor
 from torch.distributions import Normal
@@ -12,7 +13,7 @@ from torch.distributions import Normal
 from aline.episodes import Context
 from aline.errors import InputError
 from aline.evaluation import coverage, evaluate, exact, simulated
-from aline.evaluation.gap import parameter_goals, prior_gap, steps_of
+from aline.evaluation.gap import errors_of, parameter_goals, prior_gap, steps_of
 from aline.evaluation.simulated import posteriors_after, simulate_experiments
 from aline.model import Mixture, Network
 from aline.spaces import Box, Real
@@ -82,6 +83,18 @@ def test_errors_are_those_of_the_posterior() -> None:
     assert both[0] == pytest.approx((alone[0] + whole[0]) / 2, rel=1e-6)
 
 
+def test_a_value_of_a_discrete_parameter_is_right_or_wrong() -> None:
+    parameters = trend_task().spec.parameters
+    named = {"slope": torch.ones(4), "bias": torch.zeros(4)}
+    draws = parameters.to_network({"trend": torch.tensor([0, 0, 1, 2]), **named})
+    truth = parameters.to_network(
+        {"trend": torch.tensor([0]), **{n: x[:1] for n, x in named.items()}}
+    )
+    of_mean, error = errors_of(parameters, draws[:, None], truth, ["trend"])
+    torch.testing.assert_close(of_mean, torch.tensor([0.5]))
+    torch.testing.assert_close(error, torch.tensor([0.5]).sqrt())
+
+
 @pytest.mark.usefixtures("perfect_posterior")
 def test_a_perfect_posterior_covers_as_often_as_it_says() -> None:
     task = get("linear")
@@ -96,6 +109,9 @@ SHORT = get("psychometric", horizon=6)
 NODES = (16, 6, 4, 4)
 
 
+CALIBRATION = ("ranks_outside", "coverage_0.5", "coverage_0.9", "coverage_0.95")
+
+
 def test_rows_have_the_one_layout() -> None:
     result = evaluate(small_model(SHORT), SHORT, episodes=4, seed=1, nodes=NODES)
     assert json.loads(json.dumps(result)) == result
@@ -105,8 +121,10 @@ def test_rows_have_the_one_layout() -> None:
         assert row["task"] == "psychometric"
         assert row["method"] == "aline-box"
     assert {row["target"] for row in result["rows"]} == {"threshold,slope", "guess,lapse"}
-    expected = {"j", "rmse", "posterior_rmse"} | {
-        f"{metric}:{name}" for metric in ("gap", "coverage") for name in SHORT.spec.parameters.names
+    expected = {"j", "rmse", "posterior_rmse", "tarp_p"} | {
+        f"{metric}:{name}"
+        for metric in ("gap", "coverage", *CALIBRATION)
+        for name in SHORT.spec.parameters.names
     }
     assert {row["metric"] for row in result["rows"]} == expected
     assert {row["step"] for row in result["rows"]} == {0, 5, 6}
@@ -172,8 +190,9 @@ def test_without_a_likelihood_there_is_no_gap_and_it_says_so() -> None:
     assert result["notes"] == [
         "no gap: the exact posterior needs a log_likelihood, and this task has none"
     ]
+    last = {f"{metric}:{name}" for metric in CALIBRATION for name in ("rate", "predictions")}
     assert {row["metric"] for row in result["rows"]} == {
-        "j", "rmse", "posterior_rmse", "coverage:rate",
+        "j", "rmse", "posterior_rmse", "coverage:rate", "tarp_p", *last,
     }  # fmt: skip
 
 

@@ -229,3 +229,14 @@ def test_a_density_around_draws_integrates_to_one() -> None:
     around = Around.of(torch.randn(300, 1, generator=seeded(5), dtype=torch.float64))
     grid = torch.linspace(-8, 8, 4001, dtype=torch.float64)[:, None]
     assert around.log_prob(grid).exp().sum() * 16 / 4000 == pytest.approx(1.0, abs=1e-3)
+
+
+def test_the_density_between_far_draws_is_not_nothing() -> None:
+    """A few draws far out: half way between two of them a value is rare, not impossible."""
+    near = torch.randn(4000, 1, generator=seeded(1)).double() * 0.05
+    far = torch.linspace(0.6, 3.0, 8, dtype=torch.float64)[:, None]
+    density = smoothed(torch.cat([near, far]))
+    at = (far[:-1] + far[1:]) / 2
+    assert float(density.log_prob(at).min()) > -9
+    middle = smoothed(near).log_prob(torch.zeros(1, 1, dtype=torch.float64))
+    assert float(middle) == pytest.approx(-math.log(0.05 * math.sqrt(2 * math.pi)), abs=0.05)

@@ -1,13 +1,16 @@
 """Several guesses about all parameters together, against plain sums over them."""
 
+import pytest
 import torch
+from discrete import PROBS, trend_task
 from small import SIZES, random_context, seeded
 
 import aline
 from aline.model import ModelConfig, fresh
 from aline.model.advice import Frame
 from aline.model.emulator import Evidence, points_around
-from aline.model.guesses import Guesses, spread_points, two_sides
+from aline.model.guesses import ByValue, Guesses, fitted_sides
+from aline.model.search import cut, unit_points
 from aline.spaces.outcomes.mixture import Mixture
 
 NOISE = 0.05
@@ -46,29 +49,30 @@ def test_a_known_value_picks_the_guess() -> None:
     guesses = two_places()
     values = torch.tensor([[[[-1.0, 0.0], [0.0, -1.0]]]])
     mask = torch.tensor([[[[True, False], [False, True]]]])
-    weight = guesses.given(values, mask).exp()[0, 0]  # [guess, question]
+    asked = torch.tensor([[[1, 0]]])
+    weight = guesses.given(values, mask, asked).exp()[0, 0]  # [guess, question]
     torch.testing.assert_close(weight, torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
 
 
 def test_weighed_points_are_cut_between_two_modes() -> None:
     """Where parameters may change places, on either side of the line on which they are equal."""
-    points = spread_points(2)
+    points = unit_points(2, 1)[0, :16]
     places = torch.tensor([[-1.0, 1.0], [1.0, -1.0]])
     away = (points[:, None] - places).square().sum(-1)
     log_weight = (-0.5 * away / 0.3**2).logsumexp(-1)
-    mass, sides = two_sides(points[None, None], log_weight[None, None])
-    torch.testing.assert_close(mass.exp()[0, 0], torch.tensor([0.5, 0.5]), atol=0.1, rtol=0)
-    found = sides.mean[0, 0][sides.mean[0, 0, :, 0].argsort()]
+    mass, sides = fitted_sides(points, log_weight, cut(points, log_weight, 2))
+    torch.testing.assert_close(mass.exp(), torch.tensor([0.5, 0.5]), atol=0.1, rtol=0)
+    found = sides.mean[sides.mean[:, 0].argsort()]
     torch.testing.assert_close(found, places, atol=0.3, rtol=0)
     assert sides.std.max() < 0.6
 
 
 def test_points_of_one_place_leave_the_other_side_light() -> None:
-    points = spread_points(3)
+    points = unit_points(3, 1)[0, :24]
     log_weight = -50 * (points - points[4]).square().sum(-1)
-    mass, sides = two_sides(points[None, None], log_weight[None, None])
-    likelier = int(mass[0, 0].argmax())
-    torch.testing.assert_close(sides.mean[0, 0, likelier], points[4], atol=0.1, rtol=0)
+    mass, sides = fitted_sides(points, log_weight, cut(points, log_weight, 2))
+    likelier = int(mass.argmax())
+    torch.testing.assert_close(sides.mean[likelier], points[4], atol=0.1, rtol=0)
     assert all(part.isfinite().all() for part in (mass, *sides))
 
 
@@ -96,3 +100,84 @@ def test_a_network_with_guesses_knows_the_joint_posterior() -> None:
     assert network.summary(encoded).places.shape == (2, 1, 2, 3)
     theta = torch.randn(2, 1, 4, 2, generator=seeded(2))
     assert joint.log_prob(theta).isfinite().all()
+
+
+def trends() -> ByValue:
+    found = ByValue.of(trend_task().spec.parameters, 3)
+    assert found is not None
+    return found
+
+
+def test_each_value_has_a_guess_that_reaches_no_other() -> None:
+    """A standard deviation to either side is still the same value."""
+    places = trends().pinned(Frame(torch.zeros(3, 3), torch.ones(3, 3)))
+    parameters = trend_task().spec.parameters
+    for value, around in enumerate(points_around(places)):
+        assert set(parameters.to_user(around)["trend"].tolist()) == {value}
+    torch.testing.assert_close(places.std[:, 1:], torch.ones(3, 2))
+
+
+def test_values_share_points_evenly_whatever_their_number() -> None:
+    """Four parameters have 32 points, which three values cannot share."""
+    task = trend_task()
+    more = {**task.spec.parameters.priors, "other": torch.distributions.Uniform(0.0, 1.0)}
+    task = trend_task(parameters=more)
+    network = fresh(task.spec, ModelConfig(**{**SIZES, "newton_steps": 1, "guesses": 3}), seeded(0))
+    found = network.posterior(network.encode(random_context(task.spec, 2, 4)))
+    assert bool(found.mean.isfinite().all())
+
+
+def test_a_number_of_guesses_that_nothing_can_make_is_refused() -> None:
+    task = aline.tasks.get("linear")
+    with pytest.raises(aline.errors.InputError, match="guesses are 1, 2 or 4"):
+        fresh(task.spec, ModelConfig(**{**SIZES, "guesses": 3}), seeded(0))
+    with pytest.raises(aline.errors.InputError, match="use guesses=3"):
+        fresh(trend_task().spec, ModelConfig(**{**SIZES, "guesses": 2}), seeded(0))
+
+
+def test_values_weigh_as_their_prior_has_them() -> None:
+    torch.testing.assert_close(trends().log_prior(None).exp(), torch.tensor(PROBS))
+    parameters = trend_task().spec.parameters
+    place = parameters.to_network({"trend": torch.tensor([1]), "slope": 1.0, "bias": 0.0})
+    known = Frame(place, torch.full_like(place, 0.01))
+    torch.testing.assert_close(
+        trends().log_prior(known).exp(), torch.tensor([[0.0, 1.0, 0.0]]), atol=1e-4, rtol=0
+    )
+
+
+def test_a_prior_chosen_for_an_experiment_counts_once() -> None:
+    """For the values themselves, and for what the other parameters are under each."""
+    values, parameters = trends(), trend_task().spec.parameters
+    prior = Frame(torch.tensor([[[0.8, 0.0, 0.0]]]), torch.tensor([[[0.5, 1.0, 1.0]]]))
+    odds = values.odds(prior)
+    assert odds is not None
+    data = torch.tensor([0.2, 0.3, 0.5])  # how likely the data are under each value
+    log_weight = (data.log() + values.log_prior(prior)).log_softmax(-1)
+    parts = Mixture(*(torch.full((1, 1, 3, 3, 1), x) for x in (0.0, 0.0, 1.0)))
+    parts.mean[:, :, 1, 2] = 4.0  # where `bias` lies if the second value is the truth
+    cut = parameters.cut(
+        values.settled(parts), prior=(prior.mean[:, :, None], prior.std[:, :, None])
+    )
+    found = Guesses(log_weight, cut, odds.expand(1, 1, 3, 3)).marginals
+    expected = data * values.log_prior(prior)[0, 0].exp()
+    expected = expected / expected.sum()
+    torch.testing.assert_close(found.probabilities()[0, 0, 0], expected)
+    torch.testing.assert_close(found.moments()[0][0, 0, 2], 4 * expected[1])
+
+
+def test_evidence_compares_values_by_their_likelihood_alone() -> None:
+    """Along the discrete parameter there is neither slope nor bend."""
+    task = trend_task()
+    network = fresh(task.spec, ModelConfig(**{**SIZES, "newton_steps": 1, "guesses": 3}), seeded(0))
+    context = random_context(task.spec, 2, 4)
+    encoded = network.encode(context)
+    start = Frame(torch.zeros(2, 1, 3, 3), torch.ones(2, 1, 3, 3))
+    places = trends().pinned(start)
+    found = network.evidence(encoded, places)
+    assert float(found.bend[..., 0].abs().max()) < 1e-3
+    likely = network.learned_likelihood(
+        places.mean[:, 0], context.designs[:, None], context.outcomes[:, None]
+    )
+    expected = likely.sum(-1) + trends().log_prior(None)
+    difference = found.height[:, 0] - expected
+    torch.testing.assert_close(difference, difference[:, :1].expand(2, 3), atol=1e-3, rtol=0)

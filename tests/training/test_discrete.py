@@ -20,10 +20,11 @@ LENGTHS = [0, 2, 4, 6]
 @pytest.fixture(scope="module")
 def learned() -> Model:
     # All rounds play random designs: q is what is tested.
-    config = TrainingConfig(batch=64, warmup=1.0, prefixes=4, points=0, learning_rate=5e-3)
-    return train(
-        trend_task(), rounds=40, config=config, model={**SIZES, "newton_steps": 0}, progress=False
+    config = TrainingConfig(
+        batch=64, warmup=1.0, prefixes=4, points=0, learning_rate=5e-3, emulator_updates=12
     )
+    sizes = {**SIZES, "newton_steps": 1}
+    return train(trend_task(), rounds=30, config=config, model=sizes, progress=False)
 
 
 @pytest.fixture(scope="module")

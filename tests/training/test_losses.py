@@ -93,7 +93,7 @@ def test_judging_the_executed_design_gives_the_episode_itself():
             return outcomes, torch.ones_like(outcomes)
 
     replayed = replace(episodes, world=Replay())
-    at = sample_decisions(network, replayed, generator)
+    at = sample_decisions(network, replayed, CONFIG, generator)
     executed = episodes.context.designs[torch.arange(12), at.step]
     value = judge(network, replayed, at, executed[:, None].expand(-1, 3, -1), generator)
     seen = up_to(at.horizon[:, None], episodes.length)
@@ -104,7 +104,7 @@ def test_judging_the_executed_design_gives_the_episode_itself():
 def test_known_probabilities_give_the_expected_value():
     """A binary outcome's branches must average what single draws average."""
     network, episodes, generator = played("psychometric", "pool")
-    at = sample_decisions(network, episodes, generator)
+    at = sample_decisions(network, episodes, CONFIG, generator)
     designs = torch.linspace(-1, 1, 3).view(1, 3, 1).expand(12, 3, 1)
     expected = judge(network, episodes, at, designs, generator)
 

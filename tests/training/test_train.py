@@ -12,7 +12,7 @@ import aline
 from aline.episodes import Context, play
 from aline.errors import CheckpointError, InputError, InternalError
 from aline.files import read_tensors, write_tensors
-from aline.model import ModelConfig
+from aline.model import ModelConfig, fresh
 from aline.tasks import get
 from aline.tasks.linear import exact_posterior
 from aline.training import TrainingConfig
@@ -63,9 +63,11 @@ def test_mixed_rounds_take_turns_with_other_goals(monkeypatch):
     assert all(goal.turns == () for goal in goals)
 
 
-def test_an_interrupted_run_resumes_to_the_same_weights(tmp_path, monkeypatch):
+@pytest.mark.parametrize("newton_steps", [0, 1])
+def test_an_interrupted_run_resumes_to_the_same_weights(newton_steps, tmp_path, monkeypatch):
     task = get("psychometric", horizon=4)
-    whole = quick(task, rounds=8)
+    model = replace(SMALL, newton_steps=newton_steps)
+    whole = quick(task, rounds=8, model=model)
     step = Run.step
 
     def interrupted(self):
@@ -76,10 +78,28 @@ def test_an_interrupted_run_resumes_to_the_same_weights(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Run, "step", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        quick(task, rounds=8, out=tmp_path)
+        quick(task, rounds=8, model=model, out=tmp_path)
     monkeypatch.setattr(Run, "step", step)
-    resumed = quick(task, rounds=8, out=tmp_path, resume=True)
+    resumed = quick(task, rounds=8, model=model, out=tmp_path, resume=True)
     assert torch.equal(weights(whole), weights(resumed))
+
+
+def test_the_network_has_the_average_of_what_the_emulator_was():
+    """Over all updates so far, as long as these are few."""
+    task = get("psychometric", horizon=4)
+    model, seen = replace(SMALL, newton_steps=1), []
+
+    budget = Budget(rounds=3)
+    run = Run(
+        task=task.checked().fitted(), config=replace(QUICK, emulator_average=200), budget=budget,
+        seed=0, network=fresh(task.spec, model, torch.Generator().manual_seed(0)),
+        policy_loss=None, folder=None,
+    )  # fmt: skip
+    for _ in range(3):
+        run.step()
+        seen.append(run.emulator.out.weight.detach().clone())
+    torch.testing.assert_close(run.network.emulator.out.weight, sum(seen) / 3)
+    assert not torch.allclose(seen[0], seen[2])
 
 
 def test_resume_refuses_another_run(tmp_path):

@@ -26,7 +26,7 @@ import aline
 task = aline.tasks.get("linear", horizon=4)
 task.model = {"width": 16, "heads": 2, "layers": 2, "policy_layers": 1, "feedforward": 32}
 task.training = {
-    "batch": 24, "updates": 3, "policy_updates": 1, "emulator_updates": 1, "possible_truths": 8,
+    "batch": 24, "updates": 3, "policy_updates": 1, "emulator_updates": 4, "possible_truths": 8,
     "prefixes": 2, "points": 1, "candidates": 4, "alternatives": 4, "learning_rate": 1e-2,
 }
 """
@@ -121,14 +121,14 @@ def test_a_killed_training_resumes_to_the_weights_of_an_uninterrupted_one(tmp_pa
 
 
 def test_two_workers_learn_as_one_process_does(tmp_path, task_file):
-    run = ("train", task_file, "--rounds", 30)
+    run = ("train", task_file, "--rounds", 48)
     finish(start(*run, "--out", tmp_path / "one"))
     finish(start(*run, "--out", tmp_path / "two", workers=2))
     one, two = held_out(tmp_path / "one"), held_out(tmp_path / "two")
     assert min(one, two) > -1.0  # the prior scores -1.42; other luck moves a short training by 0.2
     assert two > one - 0.2
     training = aline.load(tmp_path / "two").training
-    assert training["episodes"] == 30 * 24
+    assert training["episodes"] == 48 * 24
     assert training["workers"] == 2
     process = start(*run, "--out", tmp_path / "ours", "--workers", 2)
     finish(process)

@@ -30,10 +30,10 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
 @pytest.fixture(scope="module")
 def site(folders: Folders, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The study as a web host has it."""
-    client = ROOT / "clients" / "js"
-    if not (client / "example" / "node_modules" / "jspsych").is_dir():
+    example = ROOT / "clients" / "js" / "example"
+    if not (example / "node_modules" / "jspsych").is_dir():
         pytest.skip("jsPsych is not installed: npm install in clients/js/example")
     folder = tmp_path_factory.mktemp("site")
-    shutil.copytree(client, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.map"))
-    shutil.copytree(folders("detection"), folder / "example" / "detection")
+    shutil.copytree(example, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.map"))
+    shutil.copytree(folders("detection"), folder / "detection", dirs_exist_ok=True)
     return folder

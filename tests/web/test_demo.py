@@ -1,5 +1,10 @@
 """The page of `aline demo --web`, from static files, in real Chromium."""
 
+import os
+import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,6 +39,19 @@ def test_a_participant_answers_and_the_aim_may_change(browser: Browser, tmp_path
         width = value(browser, "[document.documentElement.scrollWidth, innerWidth]")
         assert width[0] <= width[1]  # nothing hangs over the edge
         assert not [one for one in browser.get_log("browser") if one["level"] == "SEVERE"]
+
+
+def test_the_command_opens_the_page_until_it_is_stopped(browser: Browser) -> None:
+    command = [sys.executable, "-u", "-m", "aline", "demo", "--web"]
+    quiet = {**os.environ, "BROWSER": "true"}  # `true` opens nothing
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=quiet) as demo:
+        assert demo.stdout is not None
+        found = re.search(r"http://127.0.0.1:\d+/", demo.stdout.readline())
+        assert found
+        browser.get(found.group())
+        until(lambda: trial(browser) > 0)
+        demo.send_signal(signal.SIGINT)
+        assert "Stopped" in demo.stdout.read()
 
 
 def test_other_models_have_no_page(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The lines for PsychoJS in docs/browser.md run an experiment to its end."""
+"""The examples of docs/browser.md run."""
 
 import json
 import re
@@ -10,23 +10,41 @@ import pytest
 from chromium import static_files
 from web.models import Folders
 
+import aline
+from aline.experiment import open_storage
+
 PAGE = (Path(__file__).parents[2] / "docs" / "browser.md").read_text(encoding="utf-8")
 
-# What the Builder declares and has: a loop of routines, a response, and a table of data.
+# What the Builder has: a loop of routines, a response, and a table of data. Its modules are strict.
 BUILDER = """
 globalThis.location = {{ href: "{origin}/" }};
-let aline, model, adaptive, trial, stimulus, finished;
+{declared}
+const stored = new Map();
+globalThis.localStorage = {{
+  getItem: (key) => stored.get(key) ?? null, setItem: (key, text) => stored.set(key, text),
+}};
 const rows = [], expInfo = {{ participant: "7" }}, trials = {{ finished: false }};
 const psychoJS = {{ experiment: {{ addData: (name, value) => rows.push([name, value]) }} }};
 let response;
-{begin_experiment}
+async function beginExperiment() {{
+  {begin_experiment}
+}}
+await beginExperiment();
 while (!trials.finished) {{
+  if (rows.length === 2) await beginExperiment(); // a reload
   {begin_routine}
-  response = {{ corr: stimulus > 0 ? 1 : 0, rt: 0.4 }};
+  response = {{ corr: intensity > 0 ? 1 : 0, rt: 0.4 }};
   {end_routine}
 }}
 console.log(JSON.stringify({{ rows, status: await adaptive.status() }}));
 """
+
+
+def declared(lines: str) -> str:
+    """What the Builder makes of them: it knows nothing but `name = ...` at a statement's start."""
+    assert not re.search(r"\?\?|\?\.", lines)  # it does not read these, and declares nothing then
+    names = re.findall(r"^(?:if \(.*?\) )?(\w+) = ", lines, re.MULTILINE)
+    return f"var {', '.join(dict.fromkeys(names))};"
 
 
 # What a page and its author have around the other examples.
@@ -94,7 +112,8 @@ def test_the_lines_for_psychojs(folders: Folders, tmp_path: Path) -> None:
     parts = re.split(r"// (?:Begin Experiment|Begin Routine|End Routine)\n", code)[1:]
     shutil.copytree(folders("psychometric"), tmp_path / "psychometric")
     with static_files(tmp_path) as origin:
-        script = BUILDER.format(origin=origin, **dict(zip(names, parts, strict=True)))
+        lines = dict(zip(names, parts, strict=True))
+        script = BUILDER.format(origin=origin, declared=declared(code), **lines)
         (tmp_path / "study.mjs").write_text(script.replace("trials: 30", "trials: 4"))
         done = subprocess.run(
             ["node", str(tmp_path / "study.mjs")], capture_output=True, text=True, timeout=200
@@ -102,5 +121,24 @@ def test_the_lines_for_psychojs(folders: Folders, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["status"]["told"] == 4
-    assert [row[0] for row in found["rows"]] == ["stimulus"] * 4
+    assert [row[0] for row in found["rows"]] == ["intensity"] * 4
     assert [trial["note"] for trial in found["status"]["trials"]] == [{"rt": 0.4}] * 4
+    assert found["status"]["finished"]
+
+
+def test_the_lines_for_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the events that a page has; that its file is read is in test_local.py."""
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    model, storage = (
+        aline.load("detection").in_units(stimulus=(-42.0, 0.0)),
+        open_storage("memory://"),
+    )
+    live = aline.Experiment(model, "threshold", storage=storage, name="a", known={"guess": 0.5})
+    for outcome in (1, 0, 1):
+        live.tell(live.ask(), outcome)
+    written = {"experiment": {"name": "a"}, "journal": storage.read("a")}
+    (tmp_path / "brightness-7.json").write_text(json.dumps(written))
+    monkeypatch.chdir(tmp_path)
+    found: dict[str, aline.Experiment] = {}
+    exec(code, {"aline": aline}, found)  # type: ignore[arg-type]
+    assert found["experiment"].posterior().mean == live.posterior().mean

@@ -14,6 +14,7 @@ import aline
 from aline.episodes.goals import in_turn, predictions
 from aline.experiment.journals import replay
 from aline.experiment.origin import find_model
+from aline.experiment.posterior import Posterior
 from aline.experiment.state import State, posterior_of
 from aline.spaces import Box
 
@@ -62,12 +63,58 @@ def test_every_step_is_as_in_python(name: str, played: dict[str, Any]) -> None:
 def test_python_goes_on_with_its_journal(name: str, played: dict[str, Any]) -> None:
     """Events are the same: what a page measured can be replayed in Python."""
     created, *events = played[name]["state"]["journal"]
-    experiment = started(SCENES[name])
+    experiment = lived(name)
     state = replay(State.start(find_model(created, name, experiment.model), created), events, name)
+    replayed, live = ([vars(one) for one in each.trials] for each in (state, experiment))
+    compare(replayed, live, name)
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_python_reads_the_file_of_a_page(name: str, played: dict[str, Any], tmp_path: Path) -> None:
+    """With its model, as that is shipped: nothing else is needed to go further than a page can."""
+    file, live = tmp_path / "experiment.json", lived(name)
+    file.write_text(played[name]["file"])
+    read = aline.Experiment.resume(str(file))
+    compare([vars(one) for one in read.trials], [vars(one) for one in live.trials], name)
+    one, other = network_posterior(read), network_posterior(live)
+    assert dict(one.mean) == pytest.approx(dict(other.mean), abs=TOLERANCE)
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_quantiles_and_densities_are_those_of_python(name: str, played: dict[str, Any]) -> None:
+    experiment = lived(name)
+    known = network_posterior(experiment)
+    for parameter, heard in played[name]["known"].items():
+        values = [known[parameter].quantile(p) for p in (0.01, 0.3, 0.5, 0.9)]
+        compare(heard["values"], values, f"{name} {parameter}")
+        expected = known[parameter].pdf(heard["values"]).tolist()
+        assert heard["density"] == pytest.approx(expected, rel=1e-3), f"{name} {parameter}"
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_plain_data_are_the_same_experiment(name: str, played: dict[str, Any]) -> None:
+    one, again = played[name]["both"]
+    assert one == again
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_a_page_warns_where_python_weighs_draws(name: str, played: dict[str, Any]) -> None:
+    """A page has none: where a prior's shape is not the network's, it says so."""
+    is_weighed = lived(name)._state.shape_correction is not None
+    assert is_weighed == any("its shape beyond" in one for one in played[name]["warnings"])
+
+
+def lived(name: str) -> aline.Experiment:
+    """A scene in Python, to its end."""
+    experiment = started(SCENES[name])
     for step in steps_of(SCENES[name]):
         done(experiment, *step)
-    replayed, lived = ([vars(one) for one in each.trials] for each in (state, experiment))
-    compare(replayed, lived, name)
+    return experiment
+
+
+def network_posterior(experiment: aline.Experiment) -> Posterior:
+    """As the network has it: a page has no draws to weigh by a prior that is no normal."""
+    return posterior_of(experiment._state.engine, experiment._state.data)
 
 
 def started(scene: dict[str, Any]) -> aline.Experiment:
@@ -102,8 +149,7 @@ def target_of(plain: Any) -> Any:
 def done(experiment: aline.Experiment, method: str, *given: Any) -> Any:
     """A step in Python, as plain data; None where nothing is compared."""
     if method == "posterior":
-        # As the network has it: a page has no draws to weigh by a prior that is no normal.
-        known = posterior_of(experiment._state.engine, experiment._state.data)
+        known = network_posterior(experiment)
         return {
             n: {"mean": known[n].mean, "std": known[n].std, "interval": known[n].interval()}
             for n in known.names

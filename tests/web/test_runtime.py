@@ -1,6 +1,7 @@
 """The runtime in JavaScript gives what ONNX Runtime gives, for every shipped model."""
 
 import zlib
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,58 @@ def test_outputs_are_those_of_onnx_runtime(tmp_path: Path) -> None:
         for key, tensor in outputs.items():
             values = np.array(tensor["data"]).reshape(tensor["shape"])
             np.testing.assert_allclose(values, expected[key], 1e-4, 1e-4, err_msg=f"{name} {key}")
+
+
+def operator_cases() -> dict[str, tuple[dict[str, Any], list[tuple[int, ...]], list[Any]]]:
+    """By name: attributes, the shapes of random inputs, and whole numbers that are inputs too."""
+    places = [[[0, 1], [2, 0]], [[1, 1], [-1, 0]]]
+    return {
+        "ReduceLogSumExp": ({"keepdims": 0}, [(2, 3, 4)], [[1]]),
+        "ReduceLogSumExp of two": ({}, [(2, 3, 4)], [[0, -1]]),
+        "ReduceMax": ({"keepdims": 1}, [(2, 3, 4)], [[1]]),
+        "ReduceSum": ({"keepdims": 0}, [(2, 3, 4)], [[0, 2]]),
+        "ArgMin": ({"axis": 1, "keepdims": 0}, [(2, 3, 4)], []),
+        "ArgMax": ({"axis": -1}, [(2, 3, 4)], []),
+        "GatherElements": ({"axis": 1}, [(2, 3, 2)], [places]),
+        "GatherND": ({}, [(3, 2, 5)], [places]),
+        "GatherND of batches": ({"batch_dims": 1}, [(2, 3, 2, 5)], [places]),
+    }
+
+
+def one_operator(name: str, file: Path) -> dict[str, np.ndarray[Any, Any]]:
+    """Write a graph of one node; random numbers for its inputs."""
+    onnx, random = import_module("onnx"), np.random.default_rng(5)
+    make, (attributes, shapes, wholes) = onnx.helper, operator_cases()[name]
+    given = {f"x{i}": random.normal(size=s).astype(np.float32) for i, s in enumerate(shapes)}
+    constants = [
+        onnx.numpy_helper.from_array(np.array(one, np.int64), f"n{i}")
+        for i, one in enumerate(wholes)
+    ]
+    names = [*given, *(one.name for one in constants)]
+    operator = make.make_node(name.split()[0], names, ["y"], **attributes)
+    inputs = [make.make_tensor_value_info(key, 1, x.shape) for key, x in given.items()]
+    output = make.make_tensor_value_info("y", 7 if name.startswith("Arg") else 1, None)
+    graph = make.make_graph([operator], "one", inputs, [output], constants)
+    opsets = [make.make_opsetid("", 18)]
+    onnx.save(make.make_model(graph, opset_imports=opsets, ir_version=10), file)
+    return given
+
+
+def test_operators_that_no_shipped_model_has(tmp_path: Path) -> None:
+    """Models that `aline train` makes of your own tasks have them."""
+    pytest.importorskip("onnx", reason="onnx is not installed")
+    asked, expected = [], []
+    for name in operator_cases():
+        file = tmp_path / f"{name}.onnx"
+        given = one_operator(name, file)
+        session = import_module("onnxruntime").InferenceSession(str(file))
+        expected.append(session.run(None, given)[0])
+        plain = {n: {"shape": list(x.shape), "data": x.ravel().tolist()} for n, x in given.items()}
+        asked.append({"graph": str(file), "given": plain})
+    found = node.run("run.mjs", asked, tmp_path)
+    for name, heard, wanted in zip(operator_cases(), found, expected, strict=True):
+        assert heard["y"]["shape"] == list(wanted.shape), name
+        assert heard["y"]["data"] == pytest.approx(wanted.ravel().tolist(), abs=1e-5), name
 
 
 def test_numbers_are_drawn_as_torch_draws_them(tmp_path: Path) -> None:

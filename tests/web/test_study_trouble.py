@@ -26,6 +26,7 @@ EMPTIED = """
 for (const key of Object.keys(localStorage)) {
   if (key.startsWith("other")) localStorage.removeItem(key);
 }"""
+CLOSES = 'window.dispatchEvent(new Event("beforeunload", { cancelable: true }))'
 ANOTHER = """
 const key = "aline:brightness mixed:0", created = JSON.parse(localStorage.getItem(key));
 created.model.digest = "of another model";
@@ -43,7 +44,7 @@ class CutOff(QuietHandler):
 
 
 def opened(browser: Browser, origin: str, participant: str) -> None:
-    browser.get(f"{origin}/example/?trials={TRIALS}&participant={participant}")
+    browser.get(f"{origin}/?trials={TRIALS}&participant={participant}")
 
 
 def begin(browser: Browser) -> None:
@@ -90,20 +91,31 @@ FILES: dict[str, tuple[str, Callable[[bytes], bytes], str]] = {
 @pytest.mark.parametrize("what", FILES)
 def test_a_wrong_file_is_said(what: str, browser: Browser, site: Path) -> None:
     name, change, sentence = FILES[what]
-    with changed(site / "example" / "detection" / name, change), static_files(site) as origin:
+    with changed(site / "detection" / name, change), static_files(site) as origin:
         opened(browser, origin, "wrong")
         assert sentence in text(browser, "#problem")
 
 
-def test_a_folder_that_is_not_there_is_said(browser: Browser, site: Path) -> None:
-    folder = site / "example" / "detection"
-    folder.rename(site / "elsewhere")
+@pytest.mark.parametrize(
+    ("missing", "place", "sentence"),
+    [
+        ("detection", "#loading", "This study could not be loaded: check the connection"),
+        ("detection/aline/local", "#loading", "This study could not be loaded"),
+        ("node_modules", "#loading", "npm install and aline export detection --web"),
+        ("node_modules/@jspsych", "#loading", "This study could not be loaded"),
+        ("detection/model.json", "#problem", "model.json is not there (404)"),
+    ],
+)
+def test_what_is_not_there_is_said(
+    missing: str, place: str, sentence: str, browser: Browser, site: Path
+) -> None:
+    (site / missing).rename(site / "elsewhere")
     try:
         with static_files(site) as origin:
             opened(browser, origin, "none")
-            assert "model.json is not there (404)" in text(browser, "#problem")
+            until(lambda: sentence in text(browser, place))
     finally:
-        (site / "elsewhere").rename(folder)
+        (site / "elsewhere").rename(site / missing)
 
 
 def test_an_interrupted_download_is_tried_again_then_said(browser: Browser, site: Path) -> None:
@@ -145,10 +157,12 @@ def test_a_storage_that_is_full(browser: Browser, site: Path) -> None:
         find(browser, ".aline-stimulus[data-trial='1'] canvas")
         assert "could not store the last answers" in text(browser, ".aline-problem")
         before = events(browser, "full")
+        assert not value(browser, CLOSES)
         browser.execute_script(EMPTIED)
         answer(browser, 1, 2)
         find(browser, ".aline-stimulus[data-trial='2'] canvas")
         assert browser.find_element("css selector", ".aline-problem").text == ""
+        assert value(browser, CLOSES)
     assert before == ["created", "restricted"]
     assert events(browser, "full") == [*before, "asked", "told", "asked", "told", "asked"]
 

@@ -62,6 +62,7 @@ SENTENCES = {
     "short": "is not the file that model.json was written with (1000 of",
     "interrupted": "could not be downloaded",
     "colour": "an experiment has the settings",
+    "no count": "trials must be a whole number, at least 1, got NaN",
     "not trained for it": "was trained with the task's own priors alone",
     "no other units": "units are for a task whose axis may have any range",
     "unknown name": '(threshold, slope, guess, lapse), got "gues": use one of these',
@@ -83,6 +84,8 @@ SENTENCES = {
     "taken": 'an experiment "one" is there already',
     "nobody": 'there is no experiment "nobody" in this browser',
     "tabs": "goes on in another tab",
+    "later": 'experiment "one" was written by a newer aline: use a newer aline.js',
+    "damaged": 'the experiment "one" in this browser\'s storage is damaged: start another one',
     "off": "this browser stores nothing for this page",
 }
 

@@ -30,6 +30,7 @@ const heard = {
 const model = await load(folder, { read: (name) => bytes(name) });
 const experiment = (settings) => new LocalExperiment(model, settings);
 heard.colour = await sentence(async () => experiment({ colour: {} }));
+heard["no count"] = await sentence(async () => experiment({ trials: Number("many") }));
 heard["not trained for it"] = await sentence(async () => experiment({ known: { guess: 0.5 } }));
 heard["no other units"] = await sentence(async () => experiment({ units: { stimulus: [0, 1] } }));
 
@@ -90,6 +91,14 @@ heard.nobody = await sentence(async () => LocalExperiment.resume(model, "nobody"
 const tab = LocalExperiment.resume(model, "one", { storage: full });
 await tab.ask();
 heard.tabs = await sentence(() => one.ask());
+
+// What was stored is of a later aline, or damaged.
+const [first, ...more] = full.kept.keys(), created = full.kept.get(first);
+full.kept.set(first, JSON.stringify({ ...JSON.parse(created), version: 99 }));
+heard.later = await sentence(async () => LocalExperiment.resume(model, "one", { storage: full }));
+full.kept.set(first, created);
+full.kept.set(more[0], '{"event": "as');
+heard.damaged = await sentence(async () => LocalExperiment.resume(model, "one", { storage: full }));
 
 // Without any storage.
 const off = experiment({ name: "off" });

@@ -28,7 +28,7 @@ export class LocalExperiment {
     }
     const created = {
       event: "created", version: VERSION, aline: model.data.aline, time: now(), task: model.name,
-      model: { source: null, digest: model.digest, ...(model.units && { units: model.units }) }, ...chosen, standardise: false, noise: null,
+      model: { source: model.data.source ?? null, digest: model.digest, ...(model.units && { units: model.units }) }, ...chosen, standardise: false, noise: null,
     };
     const journal = new Journal(name ?? `${model.name}-1`, name === undefined ? null : storage);
     journal.append(created);

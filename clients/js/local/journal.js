@@ -5,9 +5,10 @@ import { AlineError } from "../errors.js";
 
 const key = (name, place) => `aline:${name}:${place}`;
 
-/** The browser's own storage, or null where it is switched off: even looking at it may throw. */
+/** The browser's own storage, or null where it is switched off or damaged: even looking at it may throw. */
 export function browserStorage() {
   try {
+    globalThis.localStorage?.getItem("aline");
     return globalThis.localStorage ?? null;
   } catch {
     return null;

@@ -14,7 +14,7 @@ const LEVELS = Array.from({ length: GRID }, (_, i) => (i + 0.5) / GRID);
 const OUTSIDE = 1e-3; // share of a prior's mass that may lie beyond the task's
 const NARROWEST = 0.009, WIDEST = 1.05; // spreads that the network was trained with, but for rounding
 const FARTHEST = 2.7; // the same of means
-const BENT = 0.3; // standard deviations that a prior's quantiles may differ from the normal's
+const BENT = 0.1; // standard deviations that a prior's quantiles may differ from the normal's: beyond, Python weighs draws
 const KNOWN = 1e-3; // the standard deviation of a value that is known
 const DRAWN = 1 / 4096; // probability beyond which nobody looks at an earlier posterior
 

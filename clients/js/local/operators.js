@@ -20,6 +20,8 @@ export const OPERATORS = {
   Abs: each(Math.abs),
   Add: arithmetic("add"),
   And: both((x, y) => (x && y ? 1 : 0)),
+  ArgMax: (inputs, attributes) => placeOfBest(inputs, attributes, (x, y) => x > y),
+  ArgMin: (inputs, attributes) => placeOfBest(inputs, attributes, (x, y) => x < y),
   Asinh: each(Math.asinh),
   Cast: ([x], { to }) => (FLOATS.includes(to) ? x : unary(x, to === BOOL ? (v) => (v ? 1 : 0) : Math.trunc)),
   Clip: clip,
@@ -34,6 +36,8 @@ export const OPERATORS = {
   Expand: ([x, shape]) => expand(x, broadcastShape(x.shape, numbers(shape))),
   Floor: each(Math.floor),
   Gather: ([x, index], { axis = 0 }) => gather(x, index, axis),
+  GatherElements: gatherElements,
+  GatherND: gatherByPlaces,
   Gemm: gemm,
   Greater: both((x, y) => (x > y ? 1 : 0)),
   GreaterOrEqual: both((x, y) => (x >= y ? 1 : 0)),
@@ -54,7 +58,9 @@ export const OPERATORS = {
   Pad: pad,
   Pow: ([a, b]) => power(a, b),
   Reciprocal: each((x) => 1 / x),
-  ReduceSum: reduceSum,
+  ReduceLogSumExp: reduced(logSumAlong),
+  ReduceMax: reduced(mostAlong),
+  ReduceSum: reduced(sumAlong),
   Relu: ([x]) => bent("relu", copyOf(x)),
   Reshape: reshape,
   Round: each(roundToEven),
@@ -230,17 +236,37 @@ function gather(x, index, axis) {
 }
 
 function scatter([x, index, updates], { axis = 0 }) {
-  const along = axisOf(axis, x.shape.length);
-  const out = copyOf(x).data, strides = stridesOf(x.shape), own = stridesOf(index.shape);
-  for (let i = 0; i < index.data.length; i++) {
-    let to = 0;
-    for (let a = 0; a < own.length; a++) {
-      const place = Math.floor(i / own[a]) % index.shape[a];
-      to += (a === along ? axisOf(index.data[i], x.shape[along]) : place) * strides[a];
-    }
-    out[to] = updates.data[i];
-  }
+  const out = copyOf(x).data, place = elementsOf(x, index, axis);
+  for (let i = 0; i < index.data.length; i++) out[place(i)] = updates.data[i];
   return { shape: x.shape, data: out };
+}
+
+function gatherElements([x, index], { axis = 0 }) {
+  const out = take(index.data.length), place = elementsOf(x, index, axis);
+  for (let i = 0; i < out.length; i++) out[i] = x.data[place(i)];
+  return { shape: index.shape, data: out };
+}
+
+/** Where in x an index points to: along one axis as it says, along the others as it lies itself. */
+function elementsOf(x, index, axis) {
+  const along = axisOf(axis, x.shape.length), strides = stridesOf(x.shape), own = stridesOf(index.shape);
+  return (i) => own.reduce((at, stride, a) => {
+    const place = a === along ? axisOf(index.data[i], x.shape[along]) : Math.floor(i / stride) % index.shape[a];
+    return at + place * strides[a];
+  }, 0);
+}
+
+// The last axis of an index holds a place along each of the next axes of x; batches lie side by side.
+function gatherByPlaces([x, index], { batch_dims: batch = 0 }) {
+  const depth = index.shape.at(-1), count = index.data.length / depth, strides = stridesOf(x.shape);
+  const perBatch = count / sizeOf(x.shape.slice(0, batch)), inner = sizeOf(x.shape.slice(batch + depth));
+  const out = take(count * inner);
+  for (let i = 0; i < count; i++) {
+    let from = batch ? Math.floor(i / perBatch) * strides[batch - 1] : 0;
+    for (let k = 0; k < depth; k++) from += axisOf(index.data[i * depth + k], x.shape[batch + k]) * strides[batch + k];
+    out.set(x.data.subarray(from, from + inner), i * inner);
+  }
+  return { shape: [...index.shape.slice(0, -1), ...x.shape.slice(batch + depth)], data: out };
 }
 
 function where([condition, a, b]) {
@@ -251,14 +277,28 @@ function where([condition, a, b]) {
   return { shape, data: out };
 }
 
-// Sums along axes.
+// Along axes.
 
-function reduceSum([x, axes], { keepdims = 1 }) {
-  const rank = x.shape.length;
-  const gone = axes ? numbers(axes).map((axis) => axisOf(axis, rank)) : x.shape.map((_, i) => i);
-  let found = x;
-  for (const axis of gone) found = sumAlong(found, axis);
-  return keepdims ? found : { shape: found.shape.filter((_, i) => !gone.includes(i)), data: found.data };
+function placeOfBest([{ shape, data }], { axis = 0, keepdims = 1 }, isBetter) {
+  const along = axisOf(axis, shape.length), [outer, length, inner] = around(shape, along);
+  const out = take(outer * inner);
+  for (let i = 0; i < out.length; i++) {
+    const first = Math.floor(i / inner) * length * inner + (i % inner);
+    let best = 0;
+    for (let n = 1; n < length; n++) if (isBetter(data[first + n * inner], data[first + best * inner])) best = n;
+    out[i] = best;
+  }
+  return { shape: keepdims ? shape.map((n, i) => (i === along ? 1 : n)) : shape.filter((_, i) => i !== along), data: out };
+}
+
+function reduced(along) {
+  return ([x, axes], { keepdims = 1 }) => {
+    const rank = x.shape.length;
+    const gone = axes ? numbers(axes).map((axis) => axisOf(axis, rank)) : x.shape.map((_, i) => i);
+    let found = x;
+    for (const axis of gone) found = along(found, axis);
+    return keepdims ? found : { shape: found.shape.filter((_, i) => !gone.includes(i)), data: found.data };
+  };
 }
 
 function sumAlong({ shape, data }, axis) {
@@ -270,6 +310,28 @@ function sumAlong({ shape, data }, axis) {
       if (inner >= LONG) loops.combine("add", out, data, out, row, i, from, i);
       else for (let k = 0; k < inner; k++) out[i + k] += data[from + k];
     }
+  }
+  return { shape: shape.map((n, i) => (i === axis ? 1 : n)), data: out };
+}
+
+function mostAlong({ shape, data }, axis) {
+  const [outer, length, inner] = around(shape, axis), out = take(outer * inner).fill(-Infinity);
+  for (let i = 0; i < out.length; i++) {
+    const first = Math.floor(i / inner) * length * inner + (i % inner), end = first + length * inner;
+    for (let at = first; at < end; at += inner) if (data[at] > out[i]) out[i] = data[at];
+  }
+  return { shape: shape.map((n, i) => (i === axis ? 1 : n)), data: out };
+}
+
+function logSumAlong({ shape, data }, axis) {
+  const [outer, length, inner] = around(shape, axis), out = take(outer * inner);
+  for (let i = 0; i < out.length; i++) {
+    const first = Math.floor(i / inner) * length * inner + (i % inner), end = first + length * inner;
+    let most = -Infinity, total = 0;
+    for (let at = first; at < end; at += inner) if (data[at] > most) most = data[at];
+    const from = Number.isFinite(most) ? most : 0; // of nothing but zeros the logarithm is -Infinity
+    for (let at = first; at < end; at += inner) total += Math.exp(data[at] - from);
+    out[i] = from + Math.log(total);
   }
   return { shape: shape.map((n, i) => (i === axis ? 1 : n)), data: out };
 }

@@ -15,7 +15,7 @@ export class Runtime {
     const graph = readOnnx(bytes);
     const unknown = [...new Set(graph.nodes.map((node) => node.type))].filter((type) => !(type in OPERATORS));
     if (unknown.length) {
-      throw new AlineError(0, `the graph has operators that this aline.js does not know (${unknown.join(", ")}): use the aline.js of the version that exported it`);
+      throw new AlineError(0, `the graph has operators that this aline.js does not know (${unknown.join(", ")}): use the aline folder that was exported with it, or a service`);
     }
     Object.assign(this, { inputs: graph.inputs, outputs: graph.outputs, metadata: graph.metadata });
     this.constants = graph.constants;

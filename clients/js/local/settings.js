@@ -8,7 +8,7 @@ import { checkUnknown, readKnowledge, unknownNames } from "./knowledge.js";
 const SETTINGS = ["target", "trials", "horizon", "stop", "seed", "candidates", "metadata", "known", "prior", "name", "storage"];
 const NOTE_BYTES = 4000;
 
-const shown = (value) => JSON.stringify(value) ?? String(value);
+const shown = (value) => (typeof value === "number" ? String(value) : JSON.stringify(value) ?? String(value)); // NaN as NaN
 
 export function readSettings(model, settings) {
   for (const name of Object.keys(settings)) {

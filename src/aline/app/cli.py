@@ -306,9 +306,17 @@ def evaluate(
 ) -> None:
     """Measure how good a model is, against the exact posterior where there is one."""
     from aline.app.card import record_in_card, verdict_lines
-    from aline.app.scores import MANY, bound, compare, measure, more_lines, score_lines
+    from aline.app.scores import (
+        MANY,
+        bound,
+        compare,
+        compare_by_step,
+        measure,
+        more_lines,
+        score_lines,
+    )
     from aline.app.subject import open_subject
-    from aline.evaluation.judge import with_check
+    from aline.evaluation.judge import can_be_judged, with_check
 
     subject = open_subject(model, task)
     if verdict:
@@ -328,6 +336,8 @@ def evaluate(
         result = pace.result
         again = f"{program()} evaluate {subject.words}"
         more = more_lines(pace, again) if episodes is None else []
+    if report is not None and can_be_judged(subject.model) and contrastive is None:
+        result |= {"verdict": compare_by_step(subject, pace.seconds, seed)}
     if output is not None:
         _write_json(output, result)
     if report is not None:
@@ -335,7 +345,7 @@ def evaluate(
 
         write_evaluation(result, subject.name, report)
     if record:
-        record_in_card(with_check(subject.model, subject.task), result)
+        record_in_card(with_check(subject.model, subject.task, episodes or 0), result)
     stored = subject.model.measurements.get("verdict")
     show(result, [*score_lines(result), *more, *verdict_lines(stored)], as_json)
     if output is not None and not as_json:

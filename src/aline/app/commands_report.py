@@ -74,7 +74,12 @@ def demo(
 
 @reports.command(epilog="Example: [bold]aline report sqlite:///lab.db participant-7[/bold]")
 def report(
-    storage: Annotated[str, typer.Argument(metavar="STORAGE", help="Where it is kept, a URL.")],
+    storage: Annotated[
+        str,
+        typer.Argument(
+            metavar="STORAGE", help="Where it is kept, a URL, or the JSON file that a page gave."
+        ),
+    ],
     name: Annotated[
         str | None,
         typer.Argument(metavar="[NAME]", help="Which experiment, if there are several."),

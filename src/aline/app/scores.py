@@ -12,7 +12,8 @@ from aline.app.subject import Subject
 from aline.app.tables import aligned, duration
 from aline.errors import StateError
 from aline.evaluation import Protocol, evaluate, evaluate_information
-from aline.evaluation.judge import LONGEST, judge, with_verdict
+from aline.evaluation.gap import steps_of
+from aline.evaluation.judge import LONGEST, SHORTEST, judge, with_verdict
 
 Row = dict[str, Any]
 
@@ -161,6 +162,20 @@ def compare(subject: Subject, episodes: int, seed: int, record: bool) -> dict[st
         )
     if record and subject.model.source is not None:
         with_verdict(subject.model, verdict).save(subject.model.source)
+    return verdict.to_json()
+
+
+def compare_by_step(subject: Subject, seconds: float, seed: int) -> dict[str, Any]:
+    """The same after several numbers of trials, in about so many seconds: for a report."""
+    with _bar(f"judging {subject.name}") as tell:
+        verdict = judge(
+            subject.model,
+            subject.task,
+            seconds=min(LONGEST, max(SHORTEST, seconds)),
+            seed=seed,
+            progress=tell,
+            steps=steps_of(subject.model.spec),
+        )
     return verdict.to_json()
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from aline import __version__
+from aline import __version__, zoo
 from aline.engine.export import to_bytes
 from aline.engine.runners import GRAPH, OnnxRunner
 from aline.episodes import goal_of
@@ -87,6 +87,7 @@ def describe(model: Model, graph: bytes) -> dict[str, Any]:
         "format": FORMAT,
         "aline": __version__,
         "digest": model.digest,
+        "source": source_of(model),
         "task": task,
         "policy": model.network.config.policy,
         "coordinates": coordinates_of(spec.parameters),
@@ -97,6 +98,12 @@ def describe(model: Model, graph: bytes) -> dict[str, Any]:
         "quadrature": [nodes[0].tolist(), (nodes[1] / nodes[1].sum()).tolist()],
         "files": {GRAPH: {"bytes": len(graph), "crc32": zlib.crc32(graph)}},
     }
+
+
+def source_of(model: Model) -> str | None:
+    """The name of a shipped model, by which Python finds it; folders are nobody else's business."""
+    source = model.source
+    return source.name if source and source.parent == Path(zoo.__file__).resolve().parent else None
 
 
 def coordinates_of(parameters: Parameters) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from aline.engine.engine import BatchEngine, Data, Engine, LiveEngine
 from aline.engine.export import export
-from aline.engine.runners import OnnxRunner, TorchRunner, runner_for
+from aline.engine.runners import OnnxRunner, TorchRunner, prepare_forks, runner_for
 from aline.model import Model
 
 
@@ -20,5 +20,6 @@ __all__ = [
     "TorchRunner",
     "engine_for",
     "export",
+    "prepare_forks",
     "runner_for",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
@@ -74,8 +75,11 @@ class BatchEngine:
         return Playing(self.network, self.network.encode(context, advice))
 
     def extend(self, state: Playing, design: Tensor, outcome: Tensor) -> Playing:
-        """With one more observation."""
-        return Playing(self.network, self.network.extend(state.encoded, design, outcome))
+        """With one more observation; a search for the posterior goes on from where it was."""
+        grown = self.network.extend(state.encoded, design, outcome)
+        if self.network.config.search_stages:
+            grown = replace(grown, places=state.summary.searched, stages=1)
+        return Playing(self.network, grown)
 
     def context(self, state: Playing) -> Context:
         """The data of a state."""

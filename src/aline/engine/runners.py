@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -46,26 +47,44 @@ class TorchRunner:
 class OnnxRunner:
     """An exported file, run by ONNX Runtime on one thread.
 
-    Several experiments share a machine best when each keeps to one.
+    Several experiments share a machine best when each keeps to one. A fork begins a session of its
+    own: another thread may have held a lock of the one that it inherited, which then stays locked.
     """
 
     def __init__(self, path: Path):
-        import onnxruntime as runtime
-
-        options = runtime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        options.log_severity_level = 3
-        self.session = runtime.InferenceSession(
-            str(path), options, providers=["CPUExecutionProvider"]
-        )
+        self._graph = path.read_bytes()  # a fork may come when the file is another one
+        self._sessions: dict[int, Any] = {}  # by process; one that was inherited is never ended
+        self._spare: Any = None  # in which nothing runs before a fork
         self.digest = self.session.get_modelmeta().custom_metadata_map.get("digest")
         self.inputs = tuple(each.name for each in self.session.get_inputs())
         self.outputs = [each.name for each in self.session.get_outputs()]
+
+    @property
+    def session(self) -> Any:
+        """ONNX Runtime's session of this process."""
+        process = os.getpid()
+        if process not in self._sessions:
+            self._sessions[process] = self._spare or _session(self._graph)
+        return self._sessions[process]
+
+    def prepare_forks(self) -> None:
+        """Begin the session of forks now, which takes longer than most that they compute."""
+        if self._spare is None:
+            self._spare = _session(self._graph)
 
     def run(self, given: Mapping[str, Array]) -> dict[str, Array]:
         """All outputs of the graph."""
         found = self.session.run(self.outputs, {name: given[name] for name in self.inputs})
         return dict(zip(self.outputs, found, strict=True))
+
+
+def _session(graph: bytes) -> Any:
+    import onnxruntime as runtime
+
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    return runtime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
 
 _RUNNERS: WeakKeyDictionary[Model, Runner] = WeakKeyDictionary()
@@ -80,6 +99,13 @@ def runner_for(model: Model) -> Runner:
     if trained not in _RUNNERS:
         _RUNNERS[trained] = _exported(trained) or TorchRunner(trained.network)
     return _RUNNERS[trained]
+
+
+def prepare_forks(model: Model) -> None:
+    """See that forks of this process can run a model at once, whatever its threads do meanwhile."""
+    runner = runner_for(model)
+    if isinstance(runner, OnnxRunner):
+        runner.prepare_forks()
 
 
 def _exported(model: Model) -> OnnxRunner | None:

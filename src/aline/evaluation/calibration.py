@@ -8,17 +8,21 @@ which tests all parameters together.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
 
 import torch
 from scipy import stats
 from torch import Tensor
 
-from aline.episodes import Context
+from aline.engine import BatchEngine
+from aline.episodes import Context, goal_of, play
+from aline.evaluation.estimates import Estimate, proportion
 from aline.evaluation.simulated import Simulated
-from aline.model import Network
+from aline.model import Mixture, Model, Network
+from aline.policies import LearnedPolicy
+from aline.tasks import PREDICTIONS, Spec, Task
 
 BINS = 20
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
@@ -36,13 +40,18 @@ class Calibration:
     target: str
     step: int
     ranks: dict[str, Tensor]  # of each parameter's truth in its posterior, [episode] in [0, 1]
-    joint: Tensor  # of all truths together (TARP), [episode]
-    is_joint: bool  # whether q knows how parameters depend on each other
+    joint: Tensor | None = None  # of all truths together (TARP), [episode]
+    is_joint: bool = False  # whether q knows how parameters depend on each other
 
     @property
     def n(self) -> int:
         """How many experiments."""
-        return len(self.joint)
+        return len(next(iter(self.ranks.values())))
+
+    def first(self, count: int) -> Calibration:
+        """Of the first so many experiments."""
+        ranks = {name: rank[:count] for name, rank in self.ranks.items()}
+        return replace(self, ranks=ranks, joint=None if self.joint is None else self.joint[:count])
 
     def band(self) -> tuple[int, int]:
         """The counts between which all bins of all parameters lie in 99 %, if q is right."""
@@ -66,11 +75,25 @@ class Calibration:
 
     def joint_p(self) -> float:
         """How likely joint ranks are at least as uneven as these, if q is right."""
+        assert self.joint is not None
         return float(stats.kstest(self.joint.double().numpy(), "uniform").pvalue)
+
+    def measured(self) -> Iterator[tuple[str, int, Estimate]]:
+        """Metric, step and value: coverage at the judged levels, and bins outside their band."""
+        low, high = self.band()
+        for name, counts in self.histograms().items():
+            outside = sum(not low <= count <= high for count in counts)
+            yield f"ranks_outside:{name}", self.step, Estimate(float(outside), 0.0, self.n)
+            for level in JUDGED:
+                covered = (self.ranks[name] - 0.5).abs() <= level / 2
+                yield f"coverage_{level:g}:{name}", self.step, proportion(covered)
+        if self.joint is not None:
+            yield "tarp_p", self.step, Estimate(self.joint_p(), 0.0, self.n)
 
     def sentences(self) -> list[str]:
         """The verdict, a line a test."""
-        return [self._of_ranks(), self._of_coverage(), self._of_joint()]
+        joint = [] if self.joint is None else [self._of_joint()]
+        return [self._of_ranks(), self._of_coverage(), *joint]
 
     def _of_ranks(self) -> str:
         low, high = self.band()
@@ -110,7 +133,6 @@ class Calibration:
     def to_json(self) -> dict[str, Any]:
         """Plain data for a report."""
         low, high = self.band()
-        joint = torch.histc(self.joint.double(), BINS, 0, 1).long().tolist()
         return {
             "target": self.target,
             "step": self.step,
@@ -119,9 +141,15 @@ class Calibration:
             "band": [low, high],
             "levels": list(LEVELS),
             "coverage": self.coverage(),
-            "joint": {"ranks": joint, "p": self.joint_p(), "is_joint": self.is_joint},
+            "joint": self._joint_json(),
             "verdict": self.sentences(),
         }
+
+    def _joint_json(self) -> dict[str, Any] | None:
+        if self.joint is None:
+            return None
+        ranks = torch.histc(self.joint.double(), BINS, 0, 1).long().tolist()
+        return {"ranks": ranks, "p": self.joint_p(), "is_joint": self.is_joint}
 
 
 def needed(level: float) -> int:
@@ -139,6 +167,34 @@ def calibration_of(
     joint = _joint_ranks(network, played, generator)
     is_joint = network.conditional is not None
     return Calibration(",".join(target), played.lengths[-1], ranks, joint, is_joint)
+
+
+def can_check_predictions(spec: Spec, task: Task) -> bool:
+    """Whether predictions are a goal, of numbers that a simulator gives anywhere."""
+    is_goal = any(PREDICTIONS in names for names, _ in spec.targets)
+    is_number = spec.outcome.is_linear and not spec.outcome.event_shape
+    return is_goal and is_number and not task.draw(1, torch.Generator()).is_recorded
+
+
+def calibration_of_predictions(model: Model, task: Task, episodes: int, seed: int) -> Calibration:
+    """Of outcomes anywhere, one an experiment, after experiments whose goal is predictions."""
+    sizes = [min(_AT_ONCE, episodes - first) for first in range(0, episodes, _AT_ONCE)]
+    ranks = [_predicted_ranks(model, task, size, seed, i) for i, size in enumerate(sizes)]
+    return Calibration(PREDICTIONS, task.spec.horizon, {PREDICTIONS: torch.cat(ranks)})
+
+
+@torch.no_grad()
+def _predicted_ranks(model: Model, task: Task, size: int, seed: int, number: int) -> Tensor:
+    """Where outcomes at random designs lie in what the model predicts there, [episode]."""
+    seeds = (3 * (seed * 1_000_003 + number) + i for i in range(3))
+    worlds, luck, choices = (torch.Generator().manual_seed(one) for one in seeds)
+    world, engine = task.draw(size, worlds), BatchEngine(model.network)
+    goal, steps = goal_of(task.spec, [PREDICTIONS]).repeat(size), task.spec.horizon
+    policy = LearnedPolicy(engine, task=task)
+    context = play(policy, world, goal, steps=steps, generator=choices, luck=luck)
+    point = task.spec.design.sample(size, 1, worlds)
+    belief = cast(Mixture, engine.predictive(engine.read(context), point))
+    return belief.cdf(world.answer(point, luck))[:, 0]
 
 
 @torch.no_grad()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
+from scipy import stats
 from torch import Tensor
 
 from aline.engine import BatchEngine
@@ -16,6 +18,8 @@ from aline.policies import LearnedPolicy
 from aline.tasks import Task, World, simulator_of
 
 EPISODES = 200
+SURE = 0.95  # that a limit gives no more false alarms than it may
+LEAST = 2.0  # capital that raises a flag, however little good experiments reach
 AT_ONCE = 50
 
 Change = Callable[[World, Tensor, Tensor, torch.Generator], Tensor]
@@ -98,7 +102,7 @@ def check_experiments(model: Model, context: Context) -> list[Evidence]:
 def check_limit(
     model: Model, task: Task, episodes: int = EPISODES, seed: int = 0
 ) -> dict[str, float]:
-    """The capital that one in twenty good experiments reaches, at least 20, for a model's card.
+    """The capital that at most one in twenty good experiments reaches, for a model's card.
 
     Each of the model's goals has its share of the experiments.
     """
@@ -111,5 +115,15 @@ def check_limit(
             model, faulty_experiments(model, task, names, None, each, seed + number)
         )
     ]
-    reached = float(torch.tensor(most, dtype=torch.float64).quantile(1 - LEVEL))
-    return {"limit": round(max(1 / LEVEL, reached), 3), "n": len(most)}
+    return {"limit": limit_of(most), "n": len(most)}
+
+
+def limit_of(most: Sequence[float]) -> float:
+    """A capital that, with 95 % confidence, at most `LEVEL` of good experiments ever reach.
+
+    By the largest capital of each of some of them. Ville's inequality allows 20 for any fair bet;
+    what a model's own bets reach is often far less, and a lower limit finds faults sooner.
+    """
+    allowed = max(0, int(stats.binom(len(most), LEVEL).ppf(1 - SURE)) - 1)
+    highest = sorted(most, reverse=True)[allowed]
+    return max(LEAST, math.ceil(1000 * highest + 1) / 1000)

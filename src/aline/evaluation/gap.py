@@ -11,7 +11,11 @@ from torch import Tensor
 
 from aline.episodes import Context
 from aline.errors import InputError
-from aline.evaluation.calibration import calibration_of
+from aline.evaluation.calibration import (
+    calibration_of,
+    calibration_of_predictions,
+    can_check_predictions,
+)
 from aline.evaluation.estimates import Estimate, mean, proportion
 from aline.evaluation.exact import (
     MOST_PARAMETERS,
@@ -77,7 +81,9 @@ def evaluate(
             model, task, names, episodes=episodes, lengths=steps, seed=seed, start=start
         )
         values = list(_learned(model.spec, played, names))
-        calibration.append(calibration_of(model.network, played, names, seed).to_json())
+        found = calibration_of(model.network, played, names, seed)
+        calibration.append(found.to_json())
+        values += found.measured()
         if can_be_exact(task):
             report = _counted(progress, number, len(goals))
             try:
@@ -86,9 +92,13 @@ def evaluate(
                 notes.append(f"no gap for {target}: {error}")
         if refined:
             values += _refined(model.network, task, played, names)
-        rows += [row(model.spec.name, method(model.spec), target, *value) for value in values]
+        rows += [_row(model.spec, target, value) for value in values]
         if progress is not None:
             progress((number + 1) * episodes, len(goals) * episodes)
+    if can_check_predictions(model.spec, task):
+        found = calibration_of_predictions(model, task, episodes, seed)
+        calibration.append(found.to_json())
+        rows += [_row(model.spec, PREDICTIONS, value) for value in found.measured()]
     seconds = time.monotonic() - began
     return result("evaluate", rows, seconds, seed=seed, notes=notes, calibration=calibration)
 
@@ -134,6 +144,10 @@ def method(spec: Spec) -> str:
 Measured = tuple[str, int, Estimate]  # metric, step, value
 
 
+def _row(spec: Spec, target: str, value: Measured) -> Row:
+    return row(spec.name, method(spec), target, *value)
+
+
 def _learned(spec: Spec, played: Simulated, names: Sequence[str]) -> Iterator[Measured]:
     """What needs no exact posterior."""
     parameters = spec.parameters
@@ -168,7 +182,7 @@ def _refined(
         gained.append(density[parameters.mask(names)].sum())
         draws.append(z)
     covered = covered_by(torch.stack(ranks), LEVEL)
-    errors = _errors_of(parameters, torch.stack(draws, 1), played.theta, names)
+    errors = errors_of(parameters, torch.stack(draws, 1), played.theta, names)
     yield "refined_j", step, mean(torch.stack(gained))
     yield "refined_rmse", step, mean(errors[0])
     yield "refined_posterior_rmse", step, mean(errors[1])
@@ -185,19 +199,25 @@ def _errors(spec: Spec, played: Simulated, names: Sequence[str]) -> tuple[Tensor
     """Errors of the posterior mean and of the whole posterior, [batch, length] each."""
     generator = torch.Generator()  # its default seed: these draws stand for an integral
     draws = played.posterior.sample(_DRAWS, generator)
-    return _errors_of(spec.parameters, draws, played.theta[:, None], names)
+    return errors_of(spec.parameters, draws, played.theta[:, None], names)
 
 
-def _errors_of(
+def errors_of(
     parameters: Parameters, draws: Tensor, theta: Tensor, names: Sequence[str]
 ) -> tuple[Tensor, Tensor]:
     """Of draws [draw, ..., parameter], in the user's units, [...] each.
 
-    The root mean square over the targets of their mean's error, and their posterior RMSE.
+    The root mean square over the targets of their mean's error, and their posterior RMSE. A value
+    of a discrete parameter is wrong, by one, or right.
     """
     labels = [label for name in names for label in _labels(parameters, name)]
     found, truth = parameters.to_labels(draws), parameters.to_labels(theta)
-    errors = {label: found[label] - truth[label] for label in labels}
+    errors = {
+        label: (found[label] != truth[label]).to(draws.dtype)
+        if parameters.values_of(label)
+        else found[label] - truth[label]
+        for label in labels
+    }
     of_mean = torch.stack([error.mean(0) for error in errors.values()])
     squares = {label: error.square().mean(0) for label, error in errors.items()}
     return of_mean.square().mean(0).sqrt(), posterior_rmse(squares, labels)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -16,11 +16,12 @@ from aline.episodes import Context, Policy, RandomPolicy
 from aline.errors import InputError
 from aline.evaluation.bounds import episode_bounds
 from aline.evaluation.estimates import Estimate, mean
+from aline.evaluation.faults import EPISODES as GOOD
 from aline.evaluation.faults import check_limit
 from aline.evaluation.information import gains
 from aline.evaluation.schedule import find_schedule
 from aline.evaluation.simulated import Protocol, play_protocol
-from aline.evaluation.verdict import FIXED, GREEDY, LEARNED, RANDOM, Verdict
+from aline.evaluation.verdict import ABOVE, FIXED, GREEDY, LEARNED, POSTERIOR, RANDOM, Verdict
 from aline.model import Model, Network
 from aline.policies import FixedPolicy, LearnedPolicy
 from aline.spaces.axes import Value
@@ -77,8 +78,13 @@ class Measurement:
         """Nats [batch]; the same seed compares with the same draws."""
         if self.contrastive is None:
             return self.by_posterior(theta, context)
+        return self.bounds(theta, context, seed)[0]
+
+    def bounds(self, theta: Tensor, context: Context, seed: int) -> tuple[Tensor, Tensor]:
+        """From below (sPCE) and from above (sNMC), nats [batch] each."""
+        assert self.contrastive is not None
         generator = torch.Generator().manual_seed(seed)
-        return episode_bounds(self.task, context, theta, self.contrastive, generator)[0]
+        return episode_bounds(self.task, context, theta, self.contrastive, generator)
 
     @torch.no_grad()
     def by_posterior(self, theta: Tensor, context: Context) -> Tensor:
@@ -117,9 +123,9 @@ def after_training(model: Model, task: Task, budget: float | None, progress: boo
     return with_check(model, task) if spent >= LONG and verdict.failed is None else model
 
 
-def with_check(model: Model, task: Task) -> Model:
+def with_check(model: Model, task: Task, episodes: int = GOOD) -> Model:
     """The model with the capital that raises a flag of untypical outcomes in its card."""
-    found = check_limit(model, task.described_by(model.spec))
+    found = check_limit(model, task.described_by(model.spec), max(GOOD, episodes))
     return replace(model, measurements={**model.measurements, "check": found})
 
 
@@ -147,10 +153,12 @@ def judge(
     episodes: int = EPISODES,
     seed: int = 0,
     progress: Progress | None = None,
+    steps: Sequence[int] = (),
 ) -> Verdict:
     """Play the learned policy and others on the same truths with the same luck.
 
-    Within about `seconds`: where that is short, fewer of the `episodes` are played.
+    Within about `seconds`: where that is short, fewer of the `episodes` are played. What is known
+    after each number of trials in `steps` is measured too.
     """
     if not can_be_judged(model):
         raise InputError(
@@ -170,6 +178,7 @@ def judge(
         FIXED: FixedPolicy(schedule),
     }
     comparison = Comparison(task, measure, policies, clock, episodes, seed)
+    comparison.steps = [step for step in steps if step]
     gains = comparison.run(progress)
     own, missed = comparison.of_posterior()
     return Verdict(
@@ -185,6 +194,10 @@ def judge(
         parameters=len(task.spec.parameters),
         posterior=own,
         missed=missed,
+        by_step={
+            name: {str(step): mean(torch.cat(values)) for step, values in found.items()}
+            for name, found in comparison.by_step.items()
+        },
     )
 
 
@@ -221,6 +234,8 @@ class Comparison:
     greedy: ParticlePolicy | None = None
     gains: dict[str, list[Tensor]] = field(default_factory=dict)
     by_posterior: list[Tensor] = field(default_factory=list)  # of the learned policy's data
+    steps: Sequence[int] = ()  # numbers of trials after which gains are looked at too
+    by_step: dict[str, dict[int, list[Tensor]]] = field(default_factory=dict)
 
     def run(self, progress: Progress | None) -> dict[str, Tensor]:
         """What each policy's episodes gained, [episode] each; greedy play's may be fewer."""
@@ -276,6 +291,17 @@ class Comparison:
             self.gains.setdefault(name, []).append(values)
             if name == LEARNED and self.measure.contrastive is not None:
                 self.by_posterior.append(self.measure.by_posterior(theta, context))
+            for step in self.steps:
+                self._look(name, step, theta, context.first(step), self.seed + number)
+
+    def _look(self, name: str, step: int, theta: Tensor, seen: Context, seed: int) -> None:
+        """Keep what a policy's episodes have gained by then; of ours also from above, and J."""
+        found = {name: self.measure(theta, seen, seed)}
+        if name == LEARNED and self.measure.contrastive is not None:
+            found[ABOVE] = self.measure.bounds(theta, seen, seed)[1]
+            found[POSTERIOR] = self.measure.by_posterior(theta, seen)
+        for key, values in found.items():
+            self.by_step.setdefault(key, {}).setdefault(step, []).append(values)
 
     def of_posterior(self) -> tuple[Estimate, Estimate] | tuple[None, None]:
         """What the model's own posterior gains from the learned policy's data, and misses."""

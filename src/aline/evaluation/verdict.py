@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from aline.evaluation.estimates import Estimate
@@ -17,6 +17,7 @@ NAMES = {
     FIXED: "the best fixed schedule",
     GREEDY: "exact greedy play",
 }
+ABOVE, POSTERIOR = "above", "posterior"  # of our own data: bounded from above, and as q has it
 NOTHING = "No policy learns anything here"
 SMALL = 0.02  # nats: a difference that nobody would train longer for
 NEAR = 0.97  # of what greedy play gains is as good as it
@@ -50,6 +51,8 @@ class Verdict:
     posterior: Estimate | None = None
     missed: Estimate | None = None
     failed: str | None = None  # why there is none
+    # By policy, ABOVE and POSTERIOR, and number of trials; empty unless asked for.
+    by_step: Mapping[str, Mapping[str, Estimate]] = field(default_factory=dict)
 
     @property
     def is_near_cap(self) -> bool:
@@ -229,7 +232,12 @@ class Verdict:
             "trained": round(self.trained, 1),
             "parameters": self.parameters,
             **_plain_estimates(self._of_posterior),
+            **({"by_step": self._plain_steps} if self.by_step else {}),
         }
+
+    @property
+    def _plain_steps(self) -> dict[str, Any]:
+        return {name: _plain_estimates(found) for name, found in self.by_step.items()}
 
     @property
     def _of_posterior(self) -> dict[str, Estimate]:

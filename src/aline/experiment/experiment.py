@@ -140,7 +140,8 @@ class Experiment(Committing):
         """Continue a stored experiment where it was; no trial that was told is lost.
 
         Without a name, the storage must hold one experiment. The model is loaded from where the
-        experiment had it from, or passed.
+        experiment had it from, or passed. The JSON file of an experiment that ran in a page or on a
+        service is a storage to read: Experiment.resume("experiment.json").
 
         >>> import tempfile
         >>> url = f"sqlite:///{tempfile.mkdtemp()}/lab.db"

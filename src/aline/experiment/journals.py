@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from aline.errors import AlineError, NotFoundError, StateError, StorageError
 from aline.experiment.settings import check_name
 from aline.experiment.state import State
-from aline.experiment.storage import Event, Storage
+from aline.experiment.storage import Event, Storage, UsedKeyError
 
 VERSION = 1  # of the events that a journal holds
 _ATTEMPTS = 100  # how often to try again when other processes create experiments too
@@ -47,6 +47,8 @@ def create(storage: Storage, name: str | None, task: str, event: Event) -> str:
         if f"{task}-{number}" not in names:
             try:
                 storage.create(f"{task}-{number}", event)
+            except UsedKeyError:
+                raise
             except StateError:  # another process took it just now
                 continue
             return f"{task}-{number}"

@@ -112,11 +112,16 @@ def _plain_prior(parameters: Parameters, name: str, prior: Any) -> dict[str, Any
         raise InputError(f"{name} is one number, and its prior is one of {plain.size}")
     quantiles = _quantiles(plain)
     low, high = parameters.scales[_column(parameters, name)].support
-    outside = float(((quantiles < low) | (quantiles > high)).float().mean())
+    outside = 1 - float(((quantiles >= low) & (quantiles <= high)).float().mean())  # of NaN, too
     if outside > OUTSIDE:
         raise InputError(
             f"the prior of {name} has {outside:.1%} of its mass outside [{low:g}, {high:g}], where "
             f"the model knows nothing: use one inside, such as Uniform({low:g}, {high:g})"
+        )
+    if not all(map(math.isfinite, plain.arguments.values())):  # a journal could not keep them
+        raise InputError(
+            f"the numbers of a prior must be finite as float32 (at most 3.4e38), got "
+            f"{plain.arguments} for {name}: choose less extreme ones"
         )
     return plain.to_json()
 

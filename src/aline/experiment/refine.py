@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from aline.episodes import Context
 from aline.errors import InputError
@@ -33,6 +34,7 @@ SWEEPS = 10  # moves of every draw at each step
 LAST = 20  # and at the last
 MOST = 5  # times as many draws of a joint posterior that are weighed, if it takes that many
 FIFTH = 0.5067  # standard deviations that a fifth of a normal's mass takes in its middle
+NEIGHBOURS = 3  # draws to each side to which a draw's density reaches at least
 ACCEPTED = 0.3  # share of the moves to aim at
 PIECE = 128  # observations whose likelihood is computed at once, so that it stays in the cache
 _NEVER = -1e30
@@ -50,18 +52,25 @@ def smoothed(z: Tensor) -> Mixture:
     """The density of draws [draw, parameter]: a normal around each, as a mixture [parameter, draw].
 
     As wide as the number of draws calls for (Silverman's rule), and the draws first drawn together
-    by as much, so that smoothing does not widen the whole.
+    by as much, so that smoothing does not widen the whole. Where draws are few, as in the tails,
+    each is at least as wide as the way to a few neighbours: else the density between them would be
+    nothing.
     """
     columns = z.T.contiguous()
     count = columns.shape[1]
     centre, spread = columns.mean(1, keepdim=True), columns.std(1, keepdim=True).clamp_min(1e-9)
     # One of several peaks may be much narrower than the whole: look where a fifth of all lies.
-    ordered, fifth = columns.sort(1).values, max(1, count // 5)
+    (ordered, order), fifth = columns.sort(1), max(1, count // 5)
     window = (ordered[:, fifth:] - ordered[:, :-fifth]).amin(1, keepdim=True)
     narrow = torch.minimum(spread, window / FIFTH).clamp_min(1e-3 * spread)
     width = 0.9 * count**-0.2 * narrow
     mean = centre + (1 - (width / spread).square()).sqrt() * (columns - centre)
-    return Mixture(torch.full_like(mean, -math.log(count)), mean, width.expand_as(mean))
+    reach = min(NEIGHBOURS, count - 1)
+    steps = ordered[:, reach:] - ordered[:, : count - reach]
+    # The nearer side counts: a draw at the edge of a peak does not reach over to the next one.
+    ahead, behind = (F.pad(steps, pad, value=math.inf) for pad in ((0, reach), (reach, 0)))
+    apart = torch.zeros_like(mean).scatter(1, order, torch.minimum(ahead, behind))
+    return Mixture(torch.full_like(mean, -math.log(count)), mean, torch.maximum(width, apart))
 
 
 class _Cloud(NamedTuple):

@@ -8,9 +8,10 @@ the capital ever reaches 20 is at most 1 in 20 (Ville's inequality): however oft
 whenever one stops.
 
 A network is right only nearly, and least of all about what is rare. So one outcome pays 20 times
-the stake at most, and no single one raises a flag; and where a model's card says that more than 20
-is often reached in simulated experiments, more it must be (evaluation/faults.py). Beyond the
-horizon that a model was trained for its predictions are nobody's promise: the check ends there.
+the stake at most, and no single one raises a flag. Where a model's card has the capital that 5 %
+of simulated good experiments ever reach, that is the limit in place of 20: lower for most models,
+which then find more (evaluation/faults.py). Beyond the horizon that a model was trained for its
+predictions are nobody's promise: the check ends there.
 """
 
 from __future__ import annotations

@@ -42,6 +42,7 @@ DROPPED = 20.0  # nats below the likeliest
 WORTH_DROPPING = 0.8  # share of the kernels that may be left: each time all are copied
 SCORING = 8  # kernels at most
 PREDICTING = 160  # over the number of observations: kernels for a prediction, if more than these
+CAUTIOUS = 16  # kernels that say how wide an interval must be at least
 ENOUGH = 0.4  # of the last scoring kernels that must count for them to be used again
 NOISES = (3e-4, 1e3)  # over the outcomes' spread: beyond these a known one makes no difference
 
@@ -193,14 +194,18 @@ class SmoothProcess:
         return SmoothProcess(state, place, log_prior, refined, self.noise, self.last)
 
     def _sample(self, count: int) -> Weighted:
-        """Kernels that stand for all: at even steps of the weight, in order of smoothness."""
-        share, order = self._log_mass.softmax(1), self.place.sum(-1).argsort(dim=1, stable=True)
+        """Kernels that stand for all."""
+        index = self._standing_for(self._log_mass, count)
+        return self._at(index, self._log_mass.gather(1, index), self.state.some(index))
+
+    def _standing_for(self, log_mass: Tensor, count: int) -> Tensor:
+        """Places [batch, count] in the lattice, at even steps of the mass by smoothness."""
+        share, order = log_mass.softmax(1), self.place.sum(-1).argsort(dim=1, stable=True)
         steps = (torch.arange(count).double() + 0.5) / count
         at = torch.searchsorted(
             share.gather(1, order).cumsum(1), steps.expand(len(share), -1).contiguous()
         )
-        index = order.gather(1, at.clamp(max=share.shape[1] - 1))
-        return self._at(index, self._log_mass.gather(1, index), self.state.some(index))
+        return order.gather(1, at.clamp(max=share.shape[1] - 1))
 
     def _at(self, index: Tensor, log_mass: Tensor, state: Posterior) -> Weighted:
         """A sample of kernels [batch, n], drawn when their mass was `log_mass`."""
@@ -242,6 +247,18 @@ class SmoothProcess:
         mean, left = (part[:, :, 0].mT for part in few.state.moments(points))
         std = (0.5 * (left.log() + few.log_variance[:, None])).exp()
         return few.log_weight[:, None].expand_as(mean), mean, std
+
+    def variance_about(self, middle: Tensor, points: Tensor, power: float) -> Tensor:
+        """Of outcomes at points [batch, n, design] about a middle [batch, n], standardised.
+
+        Kernels count by a power of what the data say of them (caution.py).
+        """
+        said = (self._log_mass - self.log_prior).nan_to_num(-torch.inf)
+        index = self._standing_for(power * said + self.log_prior, CAUTIOUS)
+        mean, left = (part[:, :, 0] for part in self.state.some(index).moments(points))
+        own = left * self.log_variance.gather(1, index).exp()[..., None]
+        variance: Tensor = (own + (mean - middle[:, None]).square()).mean(1)
+        return variance
 
     def log_variance_reduction(self, candidates: Tensor, targets: Tensor, wanted: Tensor) -> Tensor:
         """The log of what outcomes at candidates take of the variance at targets, [batch, query].

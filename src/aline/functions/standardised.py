@@ -3,7 +3,7 @@
 Location and scale change with every outcome, so the network's context is read anew each time; the
 kernels' factors know only designs and stay. Whoever leaves the units open knows little of the
 function: predictions and choices for them are averaged with those of smoother functions than the
-task's (smooth.py), by their evidence.
+task's (smooth.py), by their evidence, and are no surer than caution.py lets them be.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from aline.engine import BatchEngine, LiveEngine
 from aline.episodes import Context, Goal
 from aline.errors import InternalError
 from aline.functions.advisor import STEEP, FunctionAdvice, FunctionAdvisor, Source
+from aline.functions.caution import cautious
 from aline.functions.smooth import SmoothProcess
 from aline.functions.units import Units
 from aline.model import Joint, Proposal
@@ -143,8 +144,9 @@ class StandardisedEngine:
             belief = replace(belief, std=torch.maximum(belief.std, least))
         smooth = state.known.smooth(self.noise)
         if smooth is not None:
-            other = Mixture(*smooth.predict(points))
-            belief = mixed(belief, other, state.known.share(smooth))
+            other, share = Mixture(*smooth.predict(points)), state.known.share(smooth)
+            belief = mixed(belief, other, share)
+            belief = cautious(belief, points, state.known.advice.state, smooth, share)
         # Far from zero, weights that sum to one in single precision only would move the mean.
         return belief.double().moved(units.loc[:, None], units.scale[:, None])
 

@@ -49,9 +49,18 @@ class ModelConfig:
     # How often a guess of the posterior is made better by what a learned likelihood says near it
     # (model/emulator.py).
     newton_steps: int = 0
-    # Whether steps begin at one place, or at two that the learned likelihood tells apart: a
-    # posterior may have several modes (model/guesses.py).
-    guesses: Literal[1, 2] = 1
+    # How many further layers the learned likelihood has, each added to the one before.
+    emulator_layers: int = 1
+    # Whether it also sees logarithms of what designs and parameters make together: of distances,
+    # say, which matter most where they are small.
+    emulator_logs: bool = True
+    # Whether steps begin at one place, or at several that the learned likelihood tells apart: a
+    # posterior may have several modes (model/guesses.py). Two, or one for each value of a discrete
+    # parameter.
+    guesses: int = 1
+    # How many stages a search takes with the learned likelihood, before any Newton step, for where
+    # the posterior lies (model/search.py).
+    search_stages: int = 0
     # Whether q also knows every parameter given others (model/joint.py).
     joint: bool = True
     # Whether priors may be chosen, and values known, at run time (model/prior.py).
@@ -87,7 +96,9 @@ class ModelConfig:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ModelConfig:
         """Read a card; the first ones do not mention what later networks have."""
-        return cls(**{"joint": False, "implied": False, "newton_steps": 0, **data})
+        none = {"newton_steps": 0, "emulator_layers": 0, "search_stages": 0}
+        lacking = dict.fromkeys(("joint", "implied", "emulator_logs"), False)
+        return cls(**{**none, **lacking, **data})
 
     def to_json(self) -> dict[str, Any]:
         """Plain data for a card; without a plug-in it is not mentioned."""

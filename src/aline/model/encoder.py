@@ -17,6 +17,7 @@ from aline.errors import InternalError
 from aline.model.advice import Advice, Frame, advisor_for
 from aline.model.attention import Keys, Layers, bias_of
 from aline.model.config import ModelConfig
+from aline.model.search import Places
 from aline.model.tokens import DesignEmbedder, Mlp, RawNumbers
 from aline.tasks import Spec
 
@@ -38,14 +39,17 @@ class Encoded:
     extra: Context | None = None  # these observations, [batch * group, n, ...]
     policy_keys: list[Keys] | None = None  # as the policy reads them, where that is kept
     is_expanded: bool = False  # whether each group is a row
+    places: Places | None = None  # where the posterior lies or lay, if a search for it was made
+    stages: int = 0  # that a search from there is to take
 
     @property
     def prior(self) -> Frame | None:
         """Priors [batch, group or 1, parameter] chosen for an experiment."""
         if self.context.prior is None:
             return None
-        rows = self.context.prior.unflatten(0, (self.shape[0], -1))
-        return Frame(*rows.unbind(-1))
+        # A number of groups that is inferred is unknown to an export.
+        groups = self.shape[1] if self.is_expanded else 1
+        return Frame(*self.context.prior.unflatten(0, (-1, groups)).unbind(-1))
 
     def fold(self, tokens: Tensor) -> Tensor:
         """[batch, group, ...] as rows and their groups."""

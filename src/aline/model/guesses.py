@@ -2,24 +2,30 @@
 
 A posterior may have several modes: two sources may change places, a frequency may be mistaken for
 its multiple. One mean and one spread then describe none of them. Each guess is a place of its own,
-which a learned likelihood can look at, compare with the others and improve.
+which a learned likelihood can look at, compare with the others and improve. Where a parameter is
+one of a few values, each value has a guess: the parameters of two models may lie far apart.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from aline.errors import InputError
 from aline.model.advice import Frame
+from aline.model.search import LEAST_STD, Places, cut
+from aline.spaces import Parameters
 from aline.spaces.outcomes.mixture import STD_FLOOR, Mixture
 
-POINTS = 8  # for each parameter, at which the learned likelihood looks for places
-TURNS = 4  # of the power method that finds the direction in which points differ most
+POINTS = 8  # for each parameter, at which the learned likelihood looks for two places
 LIGHTEST = -20.0  # a side's log mass, below which there is nothing
+WIDENED = 1.2  # by how much points are spread beyond a guess, which may be too narrow
 CLOSEST = 0.2  # the least spread of a side, in units of what the points were spread by
+WITHIN_VALUE = 0.02  # the spread of a guess about a discrete parameter: it reaches no other value
 
 
 @dataclass(frozen=True)
@@ -28,6 +34,10 @@ class Guesses:
 
     log_weight: Tensor  # [batch, group, guess]
     parts: Mixture  # [batch, group, guess, parameter]
+    # [batch, group, guess, parameter]: log odds of a guess's value of a discrete parameter, by the
+    # experiment's prior over the task's own. Beliefs about that parameter count them by themselves.
+    odds: Tensor | None = None
+    places: Places | None = None  # where a search ended, from which these were guessed
 
     @classmethod
     def single(cls, belief: Mixture) -> Guesses:
@@ -40,9 +50,12 @@ class Guesses:
         """Of each parameter, [batch, group, parameter]."""
         if self.parts.mean.shape[2] == 1:
             return self.parts[:, :, 0]
-        parts = self.parts
-        weighed = replace(parts, log_weight=parts.log_weight + self.log_weight[..., None, None])
-        return weighed.each(lambda part: part.movedim(2, -2).flatten(-2))
+        weight = self.log_weight[..., None]
+        if self.odds is not None:
+            weight = (weight - self.odds).log_softmax(2)
+        parts = self.parts.log_weight + weight[..., None], self.parts.mean, self.parts.std
+        joined = [part.movedim(2, -2).flatten(-2) for part in parts]
+        return replace(self.parts[:, :, 0], log_weight=joined[0], mean=joined[1], std=joined[2])
 
     @cached_property
     def frame(self) -> Frame:
@@ -51,7 +64,9 @@ class Guesses:
 
     def detached(self) -> Guesses:
         """Without gradients."""
-        return Guesses(self.log_weight.detach(), self.parts.each(Tensor.detach))
+        return replace(
+            self, log_weight=self.log_weight.detach(), parts=self.parts.each(Tensor.detach)
+        )
 
     def group(self, index: int) -> Guesses:
         """Of one group."""
@@ -67,13 +82,15 @@ class Guesses:
         inside = self.parts.unsqueeze(2).log_prob(theta[:, :, :, None]).sum(-1)
         return (self.log_weight[:, :, None] + inside).logsumexp(-1)
 
-    def given(self, values: Tensor, mask: Tensor) -> Tensor:
+    def given(self, values: Tensor, mask: Tensor, asked: Tensor) -> Tensor:
         """Log weights [batch, group, guess, n] given values [batch, group, n, parameter].
 
-        Only those count where `mask` says so.
+        Only those count where `mask` says so; for beliefs about parameters `asked` [..., n].
         """
         inside = self.parts.unsqueeze(3).log_prob(values[:, :, None])
         found = self.log_weight[..., None] + inside.masked_fill(~mask[:, :, None], 0.0).sum(-1)
+        if self.odds is not None:
+            found = found - self.odds.gather(3, asked[:, :, None].expand(found.shape))
         return found.log_softmax(2)
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
@@ -85,44 +102,112 @@ class Guesses:
         return drawn.gather(2, index.expand(-1, -1, -1, -1, drawn.shape[-1]))[:, :, 0]
 
 
-def spread_points(parameters: int) -> Tensor:
-    """Points [n, parameter] that lie as a standard normal does, evenly: a Sobol sequence."""
-    drawn = torch.quasirandom.SobolEngine(parameters).draw(1 + POINTS * parameters)[1:]
-    points: Tensor = torch.special.ndtri(drawn.clamp(0.005, 0.995))
-    return points
+@dataclass(frozen=True)
+class ByValue:
+    """Guesses of which each has a value of the discrete parameter to itself."""
+
+    is_column: Tensor  # bool [parameter]: which parameter that is
+    column: int
+    centres: Tensor  # [value, 1], of the values' cells
+    parameters: Parameters
+
+    @classmethod
+    def of(cls, parameters: Parameters, guesses: int) -> ByValue | None:
+        """For parameters of which one is discrete, where there are several guesses."""
+        values = parameters.sole_values if guesses > 1 else None
+        wanted = {1, 2, 4} if values is None else {len(values.centres)}
+        if guesses not in wanted:
+            raise InputError(
+                "guesses are 1, 2 or 4, or as many as a discrete parameter has values, got "
+                f"{guesses}: use guesses={max(wanted)}"
+            )
+        if values is None:
+            return None
+        return cls(values.is_column, values.column, values.centres[:, None], parameters)
+
+    def pinned(self, frame: Frame, within: float = WITHIN_VALUE) -> Frame:
+        """Means and spreads [..., value, parameter], at each guess's own value."""
+        mean = torch.where(self.is_column, self.centres, frame.mean)
+        return Frame(mean, frame.std.masked_fill(self.is_column, within).expand(mean.shape))
+
+    def searched(
+        self, places: Places, stages: Tensor, look: Callable[[Places, Tensor], Places]
+    ) -> Places:
+        """A search that leaves each place at its own value; the first may be one for all."""
+        frame = self.pinned(places.frame, LEAST_STD)
+        weight = places.log_weight.expand(frame.mean.shape[:-1])
+        found = look(Places(weight, *frame), stages.masked_fill(self.is_column, 0.0))
+        return Places(found.log_weight, *self.pinned(found.frame))
+
+    def settled(self, parts: Mixture) -> Mixture:
+        """Beliefs [..., value, parameter], about the discrete one at each guess's own value."""
+        mean = torch.where(self.is_column[:, None], self.centres[..., None], parts.mean)
+        std = parts.std.masked_fill(self.is_column[:, None], WITHIN_VALUE)
+        return replace(parts, mean=mean, std=std)
+
+    def of_points(self, points: Tensor) -> tuple[Tensor, Tensor]:
+        """Points [..., n, parameter] shared out among the values; which are whose [value, n]."""
+        count, values = points.shape[-2], len(self.centres)
+        whose = torch.arange(count) * values // count
+        shared = torch.where(self.is_column, self.centres[whose], points)
+        return shared, whose == torch.arange(values)[:, None]
+
+    def log_prior(self, prior: Frame | None) -> Tensor:
+        """Of each value [..., value], by the task's prior or those [..., parameter] chosen."""
+        if prior is None:
+            return self.parameters.log_prior_of_values(self.column)
+        mean, std = (part[..., self.column] for part in prior)
+        return self.parameters.log_prior_of_values(self.column, (mean, std))
+
+    def log_prior_over_normal(self, prior: Frame | None) -> Tensor:
+        """The same, in the place of the normal density of their numbers."""
+        return self.log_prior(prior) + 0.5 * self.centres[:, 0].square()
+
+    def odds(self, prior: Frame | None) -> Tensor | None:
+        """As `Guesses.odds`, under priors chosen for an experiment."""
+        if prior is None:
+            return None
+        over = self.log_prior(prior) - self.log_prior(None)
+        return over[..., None] * self.is_column
 
 
-def two_sides(points: Tensor, log_weight: Tensor) -> tuple[Tensor, Frame]:
-    """Weighed points [..., n, parameter], cut in two across the direction of their largest spread.
+@torch.no_grad()
+def told_apart(
+    guess: Frame, unit: Tensor, height: Callable[[Tensor], Tensor], by_value: ByValue | None
+) -> tuple[Tensor, Frame]:
+    """Where the posterior lies, by points all over a guess [batch, group, 1, parameter].
 
-    Of the two sides the log masses [..., 2], means and standard deviations [..., 2, parameter].
+    Points are at the first of `unit` [n, parameter] ones; `height` gives the log posterior of
+    points. Log weights [batch, group, guess] and frames of several places.
     """
-    weight = log_weight.softmax(-1)[..., None]
-    away = points - (weight * points).sum(-2, keepdim=True)
-    direction = _largest_spread((weight * away).mT @ away)
-    is_above = (away @ direction[..., None])[..., 0] > 0
-    sides = torch.stack([is_above, ~is_above], -2)
+    # As many for each value of a discrete parameter.
+    each = 1 if by_value is None else len(by_value.centres)
+    unit = unit[: POINTS * unit.shape[-1] // each * each]
+    away, unit = unit.square(), WIDENED * unit
+    points, sides = guess.mean + guess.std * unit, None
+    if by_value is not None:
+        points, sides = by_value.of_points(points)
+        away = away.masked_fill(by_value.is_column, 0.0)
+    found = height(points) + 0.5 * away.sum(-1)
+    unit = unit.expand(points.shape)
+    if sides is None:
+        sides = cut(unit, found, 2)
+    log_weight, parts = fitted_sides(unit, found, sides)
+    places = Frame(guess.mean + guess.std * parts.mean, guess.std * parts.std)
+    return log_weight, places if by_value is None else by_value.pinned(places)
+
+
+def fitted_sides(points: Tensor, log_weight: Tensor, sides: Tensor) -> tuple[Tensor, Frame]:
+    """Of weighed points [..., n, parameter], what lies on each side [..., side, n].
+
+    Log masses [..., side], means and standard deviations [..., side, parameter].
+    """
     parts = log_weight.log_softmax(-1)[..., None, :].masked_fill(~sides, 2 * LIGHTEST)
     share = parts.softmax(-1)[..., None]
     mean = (share * points[..., None, :, :]).sum(-2)
     square = (share * (points[..., None, :, :] - mean[..., None, :]).square()).sum(-2)
     mass = parts.exp().sum(-1).log().clamp_min(LIGHTEST).log_softmax(-1)
     return mass, Frame(mean, square.clamp_min(CLOSEST**2).sqrt())
-
-
-def _largest_spread(covariance: Tensor) -> Tensor:
-    """The direction [..., n] of the largest variance of a covariance [..., n, n], roughly.
-
-    It begins with alternating signs, as parameters that may change places differ so.
-    """
-    count = covariance.shape[-1]
-    signs = 1.0 - 2.0 * (torch.arange(count) % 2) + 0.1 * torch.arange(count)
-    direction = covariance.diagonal(dim1=-2, dim2=-1).sqrt() * signs
-    for _ in range(TURNS):
-        direction = (covariance @ direction[..., None])[..., 0]
-        length = direction.square().sum(-1, keepdim=True).sqrt()
-        direction = direction / length.clamp_min(1e-9)
-    return direction
 
 
 def moments_of(belief: Mixture) -> Frame:

@@ -131,7 +131,7 @@ class Joint:
         """What a learned likelihood says of how parameters depend on each other."""
         if self.network.emulator is None:
             return None
-        return self.network.evidence(self.encoded, self.guesses.frame)
+        return self.network.evidence(self.encoded, self.network.places_of(self.guesses))
 
     def guess_given(self, asked: Tensor, known: Known, own: Frame) -> Frame:
         """What the evidence says of parameters `asked` [batch, group, n], in units of `own`.
@@ -139,14 +139,14 @@ class Joint:
         Each guess says where they lie; known values say how likely each guess is.
         """
         assert self.evidence is not None
-        around = self.guesses.frame
+        around = self.network.places_of(self.guesses)
         mean, std = (part[:, :, :, None] for part in around)
         away = ((known.values[:, :, None] - mean) / std).clamp(-FAR, FAR)
         at = asked[:, :, None].expand(*around.mean.shape[:3], -1)
         found = self.evidence.conditional(away, known.mask[:, :, None], at)
         place, unit = (part.gather(-1, at) for part in around)
         place, spread = place + unit * found.mean, unit * found.std
-        weight = self.guesses.given(known.values, known.mask).exp().detach()
+        weight = self.guesses.given(known.values, known.mask, asked).exp().detach()
         mean = (weight * place).sum(2)
         square = (weight * (spread.square() + (place - mean[:, :, None]).square())).sum(2)
         return Frame((mean - own.mean) / own.std, square.sqrt() / own.std)

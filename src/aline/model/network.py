@@ -9,6 +9,7 @@ there is a `Summary`. Results come as [batch, group, ...].
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -22,19 +23,17 @@ from aline.model.attention import Reading
 from aline.model.config import ModelConfig
 from aline.model.emulator import Emulator, Evidence, NewtonStep, points_around
 from aline.model.encoder import Encoded, Encoder, append_keys
-from aline.model.guesses import Guesses, spread_points, two_sides
+from aline.model.guesses import ByValue, Guesses, told_apart
 from aline.model.heads import Head
 from aline.model.joint import Conditional, Joint, Known
 from aline.model.policy import PolicyHalf, Proposal, Read
 from aline.model.prior import PriorTokens, own_prior, seen_from
+from aline.model.search import LEAST_STD, STARTED_WIDE, Places, search, unit_points
 from aline.model.tokens import Added
 from aline.model.zoom import RawObservations, Zoom
 from aline.spaces import Belief, Real
 from aline.spaces.outcomes.mixture import STD_FLOOR, Mixture
 from aline.tasks import Spec
-
-WIDENED = 1.2  # by how much points are spread beyond a guess, which may be too narrow
-ROWS = 20  # whose likelihoods are emulated at a time
 
 
 class Decoded(NamedTuple):
@@ -56,6 +55,7 @@ class Summary(NamedTuple):
     decoded: Decoded
     moments: Tensor | None  # means, then log spreads, [batch, group, 2 * parameter]
     places: Tensor | None = None  # of several guesses, log weight and means [..., guess, 1 + p]
+    searched: Places | None = None  # where a search for the posterior ended
     with_points: Decoded | None = None  # the parameters, then the goal's points, if at hand
 
 
@@ -82,15 +82,15 @@ class Network(Encoder):
         self.predictive_head = Head(spec.outcome, *sizes, raw)
         self.emulator: Emulator | None = None
         self.newton_steps = nn.ModuleList()
-        self.spread_points: Tensor
+        self.by_value = ByValue.of(spec.parameters, config.guesses)
+        self.search_points: Tensor
         if config.newton_steps and len(spec.parameters) and config.plugin is None:
-            self.emulator = Emulator(spec.outcome, design, spec.parameters, config.width)
+            self.emulator = Emulator(spec.outcome, design, spec.parameters, config)
             steps = range(config.newton_steps)
             one = width, hidden, -(-config.components // config.guesses), config.guesses
             self.newton_steps.extend(NewtonStep(*one) for _ in steps)
-            self.register_buffer(
-                "spread_points", spread_points(len(spec.parameters)), persistent=False
-            )
+            points = unit_points(len(spec.parameters), max(1, config.search_stages))
+            self.register_buffer("search_points", points, persistent=False)
         self.prior_tokens = PriorTokens(len(spec.parameters), config) if config.priors else None
         self.conditional: Conditional | None = None
         if config.joint and len(spec.parameters) > 1 and config.plugin is None:
@@ -158,7 +158,7 @@ class Network(Encoder):
         if self.emulator is None or self.config.guesses == 1:
             return Summary(decoded, moments)
         places = torch.cat([guesses.log_weight[..., None], guesses.frame.mean], -1)
-        return Summary(decoded, moments, places)
+        return Summary(decoded, moments, places, guesses.places)
 
     def posterior(self, encoded: Encoded) -> Mixture:
         """Marginal posteriors [batch, group, parameter] on the network's scale."""
@@ -219,41 +219,68 @@ class Network(Encoder):
         frame = encoded.advice.parameter_frame() if prior is None else prior
         belief = belief if frame is None else belief.moved(*frame)
         found = [self._settled(encoded, Guesses.single(belief))]
-        start = found[-1].log_weight, found[-1].frame
-        if self.newton_steps and self.config.guesses == 2:
-            start = self._cut_in_two(encoded, found[-1].frame)
+        start, places = (found[-1].log_weight, found[-1].frame), None
+        if self.config.search_stages and self.newton_steps:
+            places = self.searched(encoded, found[-1].frame)
+            start = places.log_weight, places.frame
+        elif self.newton_steps and self.config.guesses > 1:
+            look = partial(self._height, encoded)
+            start = told_apart(found[-1].frame, self.search_points[0], look, self.by_value)
         for step in self.newton_steps:
             evidence = self.evidence(encoded, start[1])
             found.append(self._settled(encoded, step(read[0], evidence, *start)))
-            start = found[-1].log_weight.detach(), found[-1].frame
+            start = found[-1].log_weight.detach(), self.places_of(found[-1])
+        found[-1] = replace(found[-1], places=places)
         return found
 
     @torch.no_grad()
-    def _cut_in_two(self, encoded: Encoded, guess: Frame) -> tuple[Tensor, Frame]:
-        """Where the posterior lies, by points all over a guess [batch, group, 1, parameter].
+    def searched(self, encoded: Encoded, guess: Frame) -> Places:
+        """Where a search with the learned likelihood ends that begins at a first guess.
 
-        Log weights [batch, group, 2] and frames of two places.
+        One that was made already goes on for as many stages as it is to.
         """
-        unit = WIDENED * self.spread_points
-        points = guess.mean + guess.std * unit
-        log_prob = self._emulated_context(encoded, encoded.fold(points))
-        if encoded.extra is not None:
-            extra = self._emulated(encoded.fold(points), encoded.extra, 2)
-            log_prob = torch.cat([log_prob, extra], -1)
-        height = encoded.unfold(log_prob.sum(-1))
+        stages, none = self.search_points, guess.mean.new_zeros(()).expand(guess.mean.shape[:-1])
+        places = Places(none, guess.mean, STARTED_WIDE * guess.std)
+        if encoded.places is not None:
+            places, stages = encoded.places, stages[: encoded.stages]
+        height, prior = partial(self._height, encoded), self._frame_of_prior(encoded)
+        least = LEAST_STD if prior is None else LEAST_STD * prior.std[:, :, None]
+
+        def look(places: Places, stages: Tensor) -> Places:
+            return search(places, self.config.guesses, stages, height, least)
+
+        if self.by_value is not None:
+            return self.by_value.searched(places, stages, look)
+        return look(places, stages)
+
+    @torch.no_grad()
+    def _height(self, encoded: Encoded, points: Tensor) -> Tensor:
+        """The log posterior [batch, group, n] of points [batch, group, n, parameter]."""
         prior, away = self._frame_of_prior(encoded), points
         if prior is not None:
             away = (points - prior.mean[:, :, None]) / prior.std[:, :, None]
-        height = height - 0.5 * away.square().sum(-1) + 0.5 * (unit / WIDENED).square().sum(-1)
-        log_weight, sides = two_sides(unit.expand(points.shape), height)
-        mean = guess.mean + guess.std * sides.mean
-        return log_weight, Frame(mean, guess.std * sides.std)
+        height = self.learned_emulator.of_groups(encoded, points).sum(-1)
+        height = height - 0.5 * away.square().sum(-1)
+        if self.by_value is None:
+            return height
+        values = self.by_value.log_prior_over_normal(encoded.prior)
+        return height + values.repeat_interleave(points.shape[-2] // values.shape[-1], -1)
+
+    def places_of(self, guesses: Guesses) -> Frame:
+        """Where to look at the data from: a guess about one value of a parameter looks there."""
+        if self.by_value is None or guesses.log_weight.shape[-1] == 1:
+            return guesses.frame
+        return self.by_value.pinned(guesses.frame)
 
     def _settled(self, encoded: Encoded, guesses: Guesses) -> Guesses:
         """What guesses say of discrete parameters."""
         if self.spec.parameters.cells is None:
             return guesses
-        return replace(guesses, parts=self._cut(encoded, guesses.parts))
+        parts, odds = guesses.parts, None
+        if self.by_value is not None and guesses.log_weight.shape[-1] > 1:
+            parts, odds = self.by_value.settled(parts), self.by_value.odds(encoded.prior)
+            odds = None if odds is None else odds.expand(parts.shape)
+        return replace(guesses, parts=self._cut(encoded, parts), odds=odds)
 
     def _frame_of_prior(self, encoded: Encoded) -> Frame | None:
         """The units of posteriors; discrete parameters get theirs in `_cut`."""
@@ -273,56 +300,27 @@ class Network(Encoder):
     def evidence(self, encoded: Encoded, guess: Frame) -> Evidence:
         """What the emulator makes of the data near guesses [batch, group, guess, parameter]."""
         around = points_around(guess)
-        points = encoded.fold(around.flatten(2, 3))
-        log_prob = self._emulated_context(encoded, points)
-        if encoded.extra is not None:
-            log_prob = torch.cat([log_prob, self._emulated(points, encoded.extra, 2)], -1)
+        each = self.learned_emulator.of_groups(encoded, around.flatten(2, 3))
         prior = self._frame_of_prior(encoded)
         if prior is not None:
             prior = Frame(*(part[:, :, None] for part in prior))
-        each = encoded.unfold(log_prob).unflatten(2, around.shape[2:4])
-        return Evidence.of(each, guess, prior)
-
-    def _emulated_context(self, encoded: Encoded, points: Tensor) -> Tensor:
-        """Log likelihoods [row, group, point, n] of what each group sees; zero of what it does not.
-
-        Groups are prefixes, mostly: what lies behind a group's last observation is left out, and a
-        few rows at a time stay in the processor's cache.
-        """
-        if encoded.bias is None:
-            return self._emulated(points, encoded.context, 1)
-        hidden = encoded.bias[:, 0, ..., 1:] < 0  # [row, group, 1, n]
-        if encoded.shape[1] == 1:
-            return self._emulated(points, encoded.context, 1).masked_fill(hidden, 0.0)
-        found = points.new_zeros(*points.shape[:3], hidden.shape[-1])
-        for group in range(points.shape[1]):
-            seen = (~hidden[:, group]).any(0)[0].nonzero()
-            length = int(seen[-1]) + 1 if len(seen) else 0
-            for start in range(0, len(points), ROWS):
-                rows = slice(start, start + ROWS)
-                whole = encoded.context
-                part = Context(whole.designs[rows, :length], whole.outcomes[rows, :length])
-                some = self._emulated(points[rows, group, None], part, 1)
-                found[rows, group, :, :length] = some[:, 0]
-        return found.masked_fill_(hidden, 0.0)
+        evidence = Evidence.of(each.unflatten(2, around.shape[2:4]), guess, prior)
+        if self.by_value is None:
+            return evidence
+        return evidence._replace(
+            height=evidence.height + self.by_value.log_prior_over_normal(encoded.prior)
+        )
 
     def learned_likelihood(self, theta: Tensor, designs: Tensor, outcomes: Tensor) -> Tensor:
         """Log likelihoods [..., n] by the emulator, of theta [..., parameter]; axes broadcast."""
+        return self.learned_emulator.log_prob(theta, Context(designs, outcomes))
+
+    @property
+    def learned_emulator(self) -> Emulator:
+        """The emulator, where there is one."""
         if self.emulator is None:
             raise InternalError("this network has learned no likelihood")
-        return self.emulator.log_prob(theta, Context(designs, outcomes))
-
-    def _emulated(self, theta: Tensor, seen: Context, groups: int) -> Tensor:
-        """Log likelihoods [row, group, point, n] of theta [row, group, point, parameter].
-
-        What was seen has one row for all groups of an episode (`groups` 1), or one each (2).
-        """
-        rows = theta.shape[:groups]
-        designs, outcomes = (
-            part.reshape(*rows, *[1] * (3 - groups), *part.shape[1:])
-            for part in (seen.designs, seen.outcomes)
-        )
-        return self.learned_likelihood(theta, designs, outcomes)
+        return self.emulator
 
     def joint(self, encoded: Encoded, guesses: Guesses | None = None) -> Joint:
         """The joint posterior of all parameters; `guesses` where they are at hand."""

@@ -107,7 +107,12 @@ class RawNumbers(nn.Module):
 
 
 def probit(p: Tensor) -> Tensor:
-    """The normal quantile of INSIDE probabilities, to 1e-6: ndtri has no ONNX operator."""
+    """The normal quantile of INSIDE probabilities."""
+    return probit_by_ratios(p) if torch.compiler.is_exporting() else torch.special.ndtri(p)
+
+
+def probit_by_ratios(p: Tensor) -> Tensor:
+    """The same to 1e-6, for graphs: ONNX has no operator for it."""
     away = p - 0.5
     middle = away * _ratio(_MIDDLE, 0.180625 - away * away)
     tail = _ratio(_BEYOND, (-torch.minimum(p, 1 - p).log()).sqrt() - 1.6)

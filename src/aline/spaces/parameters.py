@@ -6,16 +6,24 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch import distributions as td
 
 from aline.errors import InputError, nearest
-from aline.spaces.outcomes.cut import Cells, CutMixture
+from aline.spaces.outcomes.cut import NEVER, Cells, CutMixture
 from aline.spaces.outcomes.mixture import Mixture
 from aline.spaces.priors import CategoricalScale, Declared, Prior, Scale, log_volume
+
+
+class SoleValues(NamedTuple):
+    """Of the only discrete parameter."""
+
+    column: int
+    is_column: Tensor  # bool [parameter]
+    centres: Tensor  # [value], on the network's scale
 
 
 class Parameters:
@@ -90,9 +98,35 @@ class Parameters:
         belief = CutMixture(*parts, odds, self.cells)
         if prior is None:
             return belief
+        log_prior = self._log_mass(column, prior)
+        return replace(belief, log_odds=self.cells.log_odds(log_prior, column[..., 0]))
+
+    @cached_property
+    def sole_values(self) -> SoleValues | None:
+        """The values of the only discrete parameter; None where there are none, or several."""
+        if self.cells is None or int(self.cells.is_discrete.sum()) != 1:
+            return None
+        column = int(self.cells.is_discrete.nonzero()[0])
+        return SoleValues(column, self.cells.is_discrete, self.cells.medians[column])
+
+    def log_prior_of_values(
+        self, column: int, prior: tuple[Tensor, Tensor] | None = None
+    ) -> Tensor:
+        """Of a discrete parameter [..., value], by the task's prior or one with means and stds."""
+        assert self.cells is not None
+        count = len(self.cells.medians[column])
+        if prior is None:
+            return self.cells.share[column, :count].log()
+        which = torch.full((*prior[0].shape, 1), column)
+        return self._log_mass(which, prior)[..., :count].clamp_min(-NEVER)
+
+    def _log_mass(self, column: Tensor, prior: tuple[Tensor, Tensor]) -> Tensor:
+        """Of the values of parameters `column` [..., 1] under normal priors, [..., value]."""
+        assert self.cells is not None
         mean, std = (part[..., None] for part in prior)
-        chosen = CutMixture(torch.zeros_like(mean), mean, std, column, odds, self.cells)
-        return replace(belief, log_odds=self.cells.log_odds(chosen.log_mass, column[..., 0]))
+        none = mean.new_zeros(()).expand(*mean.shape[:-1], self.cells.share.shape[-1])
+        chosen = CutMixture(torch.zeros_like(mean), mean, std, column, none, self.cells)
+        return chosen.log_mass
 
     def uncut(self, mean: Tensor, std: Tensor) -> tuple[Tensor, Tensor]:
         """Chosen priors [..., parameter] with the task's own in the place of discrete ones."""

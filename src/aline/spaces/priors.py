@@ -168,13 +168,19 @@ class TableScale:
         support: tuple[float, float],
     ):
         knots = np.linspace(-6.0, 6.0, 4001)
-        # The survival function keeps the upper tail's digits.
-        lower = frozen.ppf(ndtr(knots[knots <= 0]))
-        upper = frozen.isf(ndtr(-knots[knots > 0]))
+        with np.errstate(invalid="ignore"):  # of extreme numbers, which are refused below
+            lower = frozen.ppf(ndtr(knots[knots <= 0]))
+            # The survival function keeps the upper tail's digits.
+            upper = frozen.isf(ndtr(-knots[knots > 0]))
         quantiles = warp(torch.tensor(np.concatenate([lower, upper]), dtype=torch.float64))
         usable = torch.isfinite(quantiles)
         self._z = torch.tensor(knots, dtype=torch.float64)[usable]
         self._q = quantiles[usable]
+        if not len(self._q) or self._q[0] == self._q[-1]:
+            raise InputError(
+                f"a prior must have quantiles that numbers can tell apart, got those of "
+                f"{frozen.dist.name}{frozen.args} with {frozen.kwds}: choose less extreme numbers"
+            )
         self._log_prior, self._warp, self._unwarp = log_prior, warp, unwarp
         self.support = support
 
@@ -249,6 +255,8 @@ _FAMILIES: dict[str, tuple[tuple[str, ...], Callable[..., Scale]]] = {
     "Dirichlet": (("concentration",), None),  # type: ignore[dict-item]  # through its sticks
     "Categorical": (("labels", "probs"), CategoricalScale),
 }
+
+_OF_A_NUMBER = [one for one in _FAMILIES if one not in ("Dirichlet", "Categorical")]
 
 
 class Only:
@@ -338,3 +346,31 @@ class Prior:
         """Read what `to_json` wrote."""
         arguments = {k: v for k, v in data.items() if k not in ("family", "given")}
         return cls(data["family"], arguments, data.get("given", {}))
+
+
+def read_distribution(name: str, plain: Mapping[str, Any]) -> td.Distribution:
+    """The prior of a parameter that is one number, of plain data as `Prior.to_json` has it.
+
+    >>> read_distribution("slope", {"family": "Exponential", "rate": 2.0})
+    Exponential(rate: 2.0)
+    """
+    numbers, family = {k: v for k, v in plain.items() if k != "family"}, plain.get("family")
+    if family not in _OF_A_NUMBER:
+        raise InputError(
+            f"the prior of {name} must be one of {', '.join(_OF_A_NUMBER)}, got {family!r}: use "
+            "one of these"
+        )
+    fields = _FAMILIES[family][0]
+    if {*numbers} != {*fields} or any(isinstance(v, str) for v in numbers.values()):
+        raise InputError(
+            f"the prior of {name} needs the numbers {', '.join(fields)} of a {family}, got "
+            f"{numbers}"
+        )
+    try:
+        found: td.Distribution = getattr(td, family)(**numbers)
+    except ValueError:
+        raise InputError(
+            f"the prior of {name} is no distribution, got {numbers}: check the signs and the "
+            "order of its numbers"
+        ) from None
+    return found

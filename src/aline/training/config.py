@@ -16,6 +16,7 @@ class TrainingConfig:
     updates: int = 6
     policy_updates: int = 2  # of these, how many teach the policy too
     emulator_updates: int = 24  # further ones, of the learned likelihood alone
+    emulator_average: int = 200  # of these, over how many its weights are averaged for use
     learning_rate: float = 2e-3  # the paper's 1e-3 learns more slowly here (docs/notes/training.md)
     weight_decay: float = 0.01
     clip: float = 1.0
@@ -27,6 +28,7 @@ class TrainingConfig:
     candidates: int = 24  # scored at each step while playing (pool policy)
     pool: int = 100  # instead of them, fixed for an episode, where a plug-in chooses
     decisions: int = 10  # steps of each episode reconsidered at once by a pathwise update
+    look_ahead: float = 0.5  # share of designs that are judged beside later observations, too
     alternatives: int = 8  # designs compared at a state when the policy learns
     random_share: float = 0.3  # rounds whose first designs are random, so that q knows those too
     mixed_share: float = 0.3  # rounds that take turns with other goals, so that both know mixtures

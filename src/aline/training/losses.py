@@ -5,7 +5,7 @@ Everything here works on episodes that were played without gradients.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -18,6 +18,7 @@ from aline.model.advice import Advice
 from aline.model.emulator import LEAST, Emulator
 from aline.model.guesses import Guesses
 from aline.model.joint import random_orders
+from aline.model.search import Places
 from aline.tasks import World
 from aline.training.notes import Notes
 from aline.training.possible_truths import PossibleTruths
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 STRAIN = 1e-3
 DRAWS = 12  # of possible truths, a prefix
 EMULATED = 1  # of them, a stage, whose likelihood an emulator learns
+WEIGHT, SMALL = 3.0, 0.1  # of errors in a log likelihood, and up to where they count by square
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,8 @@ class Played:
     possible_truths: PossibleTruths | None = None
     encoded: Encoded | None = None  # the context, by the network as it is in this update
     notes: Notes | None = None  # from playing, as long as the network is the one that played
+    # Prefixes [batch, prefix] that a round's updates learn from, and where a search has led there.
+    prefixes: tuple[Tensor, Places] | None = None
 
     @property
     def batch(self) -> int:
@@ -86,8 +90,13 @@ def inference_loss(
 
     All parameters are learned whatever the goal: the goal steers the policy, never the posterior.
     """
-    lengths = stratified(played.batch, config.prefixes, played.length + 1, generator)
-    encoded = played.read(network, up_to(lengths, played.length))
+    if played.prefixes is None:
+        lengths = stratified(played.batch, config.prefixes, played.length + 1, generator)
+        encoded = played.read(network, up_to(lengths, played.length))
+    else:
+        lengths, places = played.prefixes
+        encoded = played.read(network, up_to(lengths, played.length))
+        encoded = replace(encoded, places=places)
     truths = draw_truths(played, lengths, generator)
     loss = torch.zeros(())
     if count:
@@ -109,6 +118,17 @@ def inference_loss(
     return loss
 
 
+@torch.no_grad()
+def searched_prefixes(
+    network: Network, played: Played, config: TrainingConfig, generator: torch.Generator
+) -> tuple[Tensor, Places]:
+    """Prefixes that all updates of a round learn from: a search takes long and changes little."""
+    lengths = stratified(played.batch, config.prefixes, played.length + 1, generator)
+    places = network.guesses(played.read(network, up_to(lengths, played.length)))[-1].places
+    assert places is not None
+    return lengths, places
+
+
 def emulator_loss(emulator: Emulator, played: Played, generator: torch.Generator) -> Tensor:
     """Negative log likelihood of what was seen; where the likelihood is known, the error in it.
 
@@ -125,7 +145,7 @@ def emulator_loss(emulator: Emulator, played: Played, generator: torch.Generator
     exact = possible.log_likelihood[:, stages][:, :, index]
     seen = Context(context.designs[:, None, None], context.outcomes[:, None, None])
     found = emulator.log_prob(others, seen)
-    return loss + F.smooth_l1_loss(found, exact.clamp_min(LEAST))
+    return loss + WEIGHT * F.smooth_l1_loss(found, exact.clamp_min(LEAST), beta=SMALL)
 
 
 def _given_others(
@@ -194,19 +214,31 @@ class Decisions:
     horizon: Tensor  # [batch]: the number of observations at which the choice is judged
 
 
-def sample_decisions(network: Network, played: Played, generator: torch.Generator) -> Decisions:
-    """One state an episode. Half the choices are judged at once, half at a later time.
+def sample_decisions(
+    network: Network, played: Played, config: TrainingConfig, generator: torch.Generator
+) -> Decisions:
+    """One state an episode."""
+    step = torch.randint(played.length, (played.batch,), generator=generator)
+    horizon = judged_after(step, played.length, config.look_ahead, generator)
+    return Decisions(step, read_for_policy(network, played, step[:, None]), horizon)
+
+
+def judged_after(step: Tensor, total: int, share: float, generator: torch.Generator) -> Tensor:
+    """After how many observations a choice at `step` [batch] is judged: a `share` of them later.
 
     A choice judged later is compared with the episode's other observations held fixed: at a good
     policy the first-order effect of their adapting vanishes.
     """
-    batch, total = played.batch, played.length
-    step = torch.randint(total, (batch,), generator=generator)
-    ahead = torch.rand(batch, generator=generator) * (total - step)
-    judged_now = torch.rand(batch, generator=generator) < 0.5
-    horizon = step + 1 + torch.where(judged_now, torch.zeros(batch), ahead).long()
-    known = read_for_policy(network, played, step[:, None])
-    return Decisions(step, known, horizon.clamp(max=total))
+    ahead = torch.rand(len(step), generator=generator) * (total - step)
+    is_later = torch.rand(len(step), generator=generator) < share
+    horizon = step + 1 + torch.where(is_later, ahead, torch.zeros(len(step))).long()
+    return horizon.clamp(max=total)
+
+
+def all_but_one(step: Tensor, horizon: Tensor, total: int) -> Tensor:
+    """Which observations [batch, total] a choice at `step` is judged beside."""
+    order = torch.arange(total)
+    return (order < horizon[:, None]) & (order != step[:, None])
 
 
 def judge(
@@ -221,8 +253,7 @@ def judge(
     batch, count = designs.shape[:2]
     outcomes, weights = played.world.branches(designs, generator)
     groups = count * weights.shape[-1]
-    order = torch.arange(played.length)
-    kept = (order < at.horizon[:, None]) & (order != at.step[:, None])
+    kept = all_but_one(at.step, at.horizon, played.length)
     visible = kept[:, None].expand(batch, groups, -1)
     repeated = designs.repeat_interleave(weights.shape[-1], 1)
     own = outcomes.reshape(batch * groups, 1, *outcomes.shape[3:])
@@ -240,7 +271,7 @@ def paired_pool_loss(
     state contribute to log q cancels in the comparison, and the gradient sums over all actions
     instead of sampling one.
     """
-    at = sample_decisions(network, played, generator)
+    at = sample_decisions(network, played, config, generator)
     designs = alternatives(at.known, played, config, network, generator)
     with torch.no_grad():
         value = judge(network, played, at, designs, generator)
@@ -276,7 +307,7 @@ def paired_box_loss(
     network: Network, played: Played, config: TrainingConfig, generator: torch.Generator
 ) -> Tensor:
     """Score-function gradient of a Gaussian proposal, draws compared at one state."""
-    at = sample_decisions(network, played, generator)
+    at = sample_decisions(network, played, config, generator)
     proposal = network.propose(*at.known, played.goal)
     shape = (played.batch, config.alternatives, len(network.spec.design))
     std = proposal.log_std.exp()
@@ -369,7 +400,8 @@ class frozen:  # noqa: N801  # reads as a statement: with frozen(network)
 
     def __init__(self, network: Network):
         policy = {id(p) for p in network.learned_policy.parameters()}
-        self.parameters = [p for p in network.parameters() if id(p) not in policy]
+        learning = [p for p in network.parameters() if p.requires_grad]
+        self.parameters = [p for p in learning if id(p) not in policy]
 
     def __enter__(self) -> None:
         for parameter in self.parameters:

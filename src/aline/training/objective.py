@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +31,10 @@ class Losses(nn.Module):
     def __init__(self, network: Network, policy_loss: PolicyLoss | None, config: TrainingConfig):
         super().__init__()
         self.network, self.policy_loss, self.config = network, policy_loss, config
+        # What learns is a copy: the network has the average of its weights, which errs less.
+        self.emulator = deepcopy(network.emulator)
+        if network.emulator is not None:
+            network.emulator.requires_grad_(False)
         teacher = getattr(policy_loss, "__self__", None)
         self.lessons = teacher.lessons if isinstance(teacher, ParticleTeacher) else None
 
@@ -37,8 +42,8 @@ class Losses(nn.Module):
         """Of the emulator alone, or with settings `of_both` of q and the policy."""
         if of_both:
             return self.of_both(played, generator, **of_both)
-        assert self.network.emulator is not None
-        return [emulator_loss(self.network.emulator, played, generator)]
+        assert self.emulator is not None
+        return [emulator_loss(self.emulator, played, generator)]
 
     def of_both(
         self,

@@ -22,11 +22,12 @@ from aline.training.config import TrainingConfig
 from aline.training.lessons import Lesson, Lessons
 from aline.training.losses import (
     Played,
+    all_but_one,
     alternatives,
+    judged_after,
     paired_pool_loss,
     read_for_policy,
     spread_near,
-    up_to,
 )
 from aline.training.possible_truths import has_parameter_likelihood
 
@@ -69,7 +70,8 @@ class ParticleTeacher:
         """What designs are worth after `step` [batch] observations."""
         compared = replace(config, alternatives=COMPARED)
         designs = alternatives(known, played, compared, network, generator)
-        worth = self.worth(network, played, step, designs, generator)
+        horizon = judged_after(step, played.length, config.look_ahead, generator)
+        worth = self.worth(network, played, step, horizon, designs, generator)
         worth = worth - worth.mean(1, keepdim=True)
         wanted = SHARPNESS * worth / spread_near(worth, step)[:, None]
         seen, goal = played.context, played.goal.parameters
@@ -81,25 +83,39 @@ class ParticleTeacher:
         network: Network,
         played: Played,
         step: Tensor,
+        horizon: Tensor,
         designs: Tensor,
         generator: torch.Generator,
     ) -> Tensor:
-        """Nats [batch, n] about the goal that designs [batch, n, design] are expected to tell."""
-        truths, log_prob = self.truths(network, played, step, generator)
+        """Nats [batch, n] about the goal that designs [batch, n, design] are expected to tell.
+
+        They are judged beside the other observations up to a `horizon` [batch]: what later ones
+        will tell anyway, a design need not.
+        """
+        seen = all_but_one(step, horizon, played.length)
+        truths, log_prob = self.truths(network, played, seen, horizon - 1, generator)
         similarity = goal_similarity(truths, played.goal.parameters, self.task.spec.parameters)
         return expected_information(
             self.task, truths, designs, ASKED, generator, similarity, log_prob
         )
 
     def truths(
-        self, network: Network, played: Played, step: Tensor, generator: torch.Generator
+        self,
+        network: Network,
+        played: Played,
+        seen: Tensor,
+        count: Tensor,
+        generator: torch.Generator,
     ) -> tuple[Tensor, LogProb]:
-        """Truths [batch, n, parameter] after `step` [batch] observations, and their likelihood."""
-        seen, possible = up_to(step[:, None], played.length), played.possible_truths
+        """Truths [batch, n, parameter] given `seen` [batch, context] data; their likelihood.
+
+        `count` [batch] are the numbers of these observations.
+        """
+        seen, possible = seen[:, None], played.possible_truths
         if possible is None:
             drawn = network.joint(played.read(network, seen)).sample(TRUTHS, generator)
             return drawn[:, 0], network.learned_likelihood
-        truths = possible.given(seen, possible.stage[step][:, None], TRUTHS, generator)[:, 0]
+        truths = possible.given(seen, possible.stage[count][:, None], TRUTHS, generator)[:, 0]
         shuffled = torch.randperm(TRUTHS, generator=generator)  # they come in order
         return truths[:, shuffled], self.task.log_prob
 

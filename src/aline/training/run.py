@@ -21,13 +21,14 @@ from aline.errors import CheckpointError, InputError, InternalError
 from aline.files import read_tensors, write_tensors
 from aline.model import Model, Network
 from aline.model.advice import Advice
+from aline.model.emulator import Emulator
 from aline.policies import LearnedPolicy
 from aline.tasks import PREDICTIONS, Spec, Task, World
 from aline.training.budget import Budget
 from aline.training.config import TrainingConfig
 from aline.training.interruption import Interruption
 from aline.training.lessons import Lessons
-from aline.training.losses import Played, target_log_prob, up_to
+from aline.training.losses import Played, searched_prefixes, target_log_prob, up_to
 from aline.training.metrics import Metrics
 from aline.training.notes import Notes, Noting
 from aline.training.objective import Losses, PolicyLoss, check_finite
@@ -48,9 +49,9 @@ def seeded(seed: int, round_: int, rank: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(mixed % 2**63)
 
 
-def network_weights(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The network's part of a checkpoint."""
-    part = "network."
+def weights_of(name: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The part of a checkpoint of that name."""
+    part = f"{name}."
     return {name[len(part) :]: v for name, v in tensors.items() if name.startswith(part)}
 
 
@@ -75,20 +76,19 @@ class Run:
     optimiser: torch.optim.AdamW = field(init=False)
     losses: nn.Module = field(init=False)
     lessons: Lessons | None = field(init=False)  # what the policy was taught lately
+    emulator: Emulator | None = field(init=False)  # the one that learns
 
     def __post_init__(self) -> None:
+        losses = Losses(self.network, self.policy_loss, self.config)
+        self.lessons, self.emulator = losses.lessons, losses.emulator
         self.optimiser = torch.optim.AdamW(self.parameter_groups(), fused=True)
         self.metrics = Metrics(self.folder if self.workers.is_first else None)
-        losses = Losses(self.network, self.policy_loss, self.config)
-        self.lessons = losses.lessons
         self.losses = self.workers.together(losses)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """The weights, and how fast they learn: an emulator's task is plain, so it goes faster."""
-        emulator = self.network.emulator
-        quick = list(emulator.parameters()) if emulator else []
-        known = {id(one) for one in quick}
-        others = [one for one in self.network.parameters() if id(one) not in known]
+        quick = list(self.emulator.parameters()) if self.emulator else []
+        others = [one for one in self.network.parameters() if one.requires_grad]
         return [
             {"params": others, "pace": 1.0, "weight_decay": self.config.weight_decay},
             {"params": quick, "pace": EMULATOR_PACE, "weight_decay": 0.0},
@@ -157,6 +157,9 @@ class Run:
         with torch.no_grad():
             played = self.play(joint, generator)
         self.emulate(played, generator)
+        if self.network.config.search_stages and self.network.newton_steps:
+            prefixes = searched_prefixes(self.network, played, self.config, generator)
+            played = replace(played, prefixes=prefixes)
         for update in range(self.config.updates):
             teach = update < self.config.policy_updates
             informed = None
@@ -175,11 +178,18 @@ class Run:
         self.round += 1
 
     def emulate(self, played: Played, generator: torch.Generator) -> None:
-        """Teach the emulator."""
-        if self.network.emulator is None:
+        """Teach the emulator; the network's is the average of what it was lately."""
+        if self.emulator is None or self.network.emulator is None:
             return
-        for _ in range(self.config.emulator_updates):
+        average: list[Tensor] = list(self.network.emulator.parameters())
+        latest: list[Tensor] = list(self.emulator.parameters())
+        count = self.config.emulator_updates
+        for update in range(count):
             self.update(self.losses(played, generator))
+            done = 1 + self.round * count + update
+            weight = 1 / min(done, self.config.emulator_average)
+            with torch.no_grad():
+                torch._foreach_lerp_(average, latest, weight)
 
     def set_learning_rate(self) -> None:
         """Cosine decay over the whole budget."""
@@ -304,7 +314,7 @@ class Run:
         loss.backward()
         policy = list(self.network.policy.parameters()) if self.network.policy else []
         ids = {id(p) for p in policy}
-        inference = [p for p in self.network.parameters() if id(p) not in ids]
+        inference = [p for p in self.losses.parameters() if id(p) not in ids]
         torch.nn.utils.clip_grad_norm_(inference, self.config.clip)
         if policy:
             torch.nn.utils.clip_grad_norm_(policy, self.config.clip)
@@ -338,6 +348,8 @@ class Run:
         tensors = {f"network.{k}": v for k, v in self.network.state_dict().items()}
         for i, state in self.optimiser.state_dict()["state"].items():
             tensors |= {f"optimiser.{i}.{k}": torch.as_tensor(v) for k, v in state.items()}
+        if self.emulator is not None:
+            tensors |= {f"emulator.{k}": v for k, v in self.emulator.state_dict().items()}
         if self.lessons is not None:
             tensors |= dict(self.lessons.tensors())
         write_tensors(self.folder / CHECKPOINT, tensors, self.description())
@@ -379,7 +391,9 @@ class Run:
                     "it was started with, or train into another folder"
                 )
         self.round, self.elapsed = int(card["round"]), float(card["elapsed"])
-        self.network.load_state_dict(network_weights(tensors))
+        self.network.load_state_dict(weights_of("network", tensors))
+        if self.emulator is not None:
+            self.emulator.load_state_dict(weights_of("emulator", tensors))
         if self.lessons is not None:
             self.lessons.restore(tensors)
         state: dict[int, dict[str, Tensor]] = {}
@@ -400,6 +414,8 @@ class Run:
             )
         own, given = self.network.state_dict(), model.network.state_dict()
         self.network.load_state_dict({name: given.get(name, own[name]) for name in own})
+        if self.emulator is not None and self.network.emulator is not None:
+            self.emulator.load_state_dict(self.network.emulator.state_dict())
         self.before = model.training
 
     def model(self) -> Model:

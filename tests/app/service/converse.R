@@ -8,7 +8,7 @@ kept <- list(client = client)
 value <- function(given) if (is.character(given) && startsWith(given, "$")) kept[[substring(given, 2)]] else given
 heard <- lapply(steps, function(step) {
   given <- lapply(step$with, value)
-  if (step$do %in% c("create", "change")) given <- c(Filter(Negate(is.list), given), unlist(Filter(is.list, given), recursive = FALSE))
+  if (step$do %in% c("create", "change", "restrict")) given <- c(Filter(Negate(is.list), given), unlist(Filter(is.list, given), recursive = FALSE))
   found <- tryCatch(do.call(kept[[step$on]][[step$do]], given), aline_error = function(error) list(status = error$status, detail = error$message))
   if (!is.null(step$as)) kept[[step$as]] <<- found
   if (step$do %in% c("change", "close") && !is.numeric(found$status)) return(NULL)

@@ -1,4 +1,4 @@
-// Has the conversation with a service, or with a model in a folder, and prints what it hears.
+// Has the conversation with a service, or with models in a folder, and prints what it hears.
 
 import { readFileSync } from "node:fs";
 const [, , folder, url, token, file] = process.argv;
@@ -9,8 +9,10 @@ const local = async () => {
     getItem: (key) => stored.get(key) ?? null, setItem: (key, text) => stored.set(key, text),
     key: (place) => [...stored.keys()][place], get length() { return stored.size; },
   };
-  const read = (name) => new Uint8Array(readFileSync(`${url}/${name}`));
-  return new LocalClient({ psychometric: await load(url, { read }) }, { storage });
+  const loaded = (model) => load(`${url}/${model}`, { read: (name) => new Uint8Array(readFileSync(`${url}/${model}/${name}`)) });
+  const models = {};
+  for (const model of ["psychometric", "detection", "survey"]) models[model] = await loaded(model);
+  return new LocalClient(models, { storage });
 };
 const client = url.startsWith("http") ? new Client(url, { token: token || null, timeout: 60000 }) : await local();
 const kept = {};

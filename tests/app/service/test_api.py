@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
+from torch import distributions as td
 
 import aline
 from aline.experiment import Experiment, open_storage
@@ -72,6 +73,68 @@ def test_known_values_and_units_are_those_of_the_library(client: TestClient) -> 
     refused = client.post(API, json={"model": "psychometric", "known": {"guess": 0.5}})
     assert refused.status_code == 422
     assert "own priors alone" in refused.text
+
+
+def test_priors_and_what_is_known_may_change(client: TestClient) -> None:
+    prior = {"threshold": {"family": "Normal", "loc": 0.4, "scale": 0.1}}
+    path = create(client, model="detection", prior=prior, target=["threshold"])
+    own = aline.Experiment(
+        aline.load("detection"), "threshold", prior={"threshold": td.Normal(0.4, 0.1)}
+    )
+    mean, own_mean = _mean(client, path), own.posterior().mean["threshold"]
+    assert mean == pytest.approx(own_mean)
+    changed = client.patch(path, json={"known": {"guess": 0.5}}).json()
+    assert changed["known"] == {"guess": 0.5}
+    assert client.patch(path, json={"target": ["guess"]}).status_code == 422
+    swapped = client.patch(path, json={"target": ["guess"], "known": {"threshold": 0.3}}).json()
+    assert [swapped["target"], swapped["known"]] == [["guess"], {"threshold": 0.3}]
+    client.patch(path, json={"known": None, "prior": None})
+    assert _mean(client, path) == pytest.approx(0.5, abs=0.02)  # the task's own
+
+
+def _mean(client: TestClient, path: str) -> float:
+    known = client.get(f"{path}/posterior").json()["parameters"]
+    return float(known["threshold"]["mean"])
+
+
+@pytest.mark.parametrize(
+    ("plain", "sentence"),
+    [
+        ({"family": "Cauchy", "loc": 0.0}, "the prior of slope must be one of Uniform, Normal,"),
+        ({"family": "Normal", "loc": 0.1}, "the prior of slope needs the numbers loc, scale of a"),
+        ({"family": "Uniform", "low": 0.2, "high": 0.1}, "the prior of slope is no distribution"),
+        ({"family": "Normal", "loc": 0.2, "scale": 1}, "of its mass outside"),
+        ({"loc": 0.2}, "a prior is a torch distribution"),
+        (
+            {"family": "Beta", "concentration1": 1e308, "concentration0": 1.0},
+            "quantiles that numbers can tell apart",
+        ),
+        (
+            {"family": "Gamma", "concentration": 1e8, "rate": 1e308},
+            "quantiles that numbers can tell apart",
+        ),
+        (
+            {"family": "Gamma", "concentration": 1e37, "rate": 1e37},
+            "quantiles that numbers can tell apart",
+        ),
+    ],
+)
+def test_a_wrong_prior_is_said(plain: dict[str, Any], sentence: str, client: TestClient) -> None:
+    refused = client.post(API, json={"model": "detection", "prior": {"slope": plain}})
+    assert refused.status_code == 422
+    assert sentence in refused.json()["detail"]
+
+
+@pytest.mark.parametrize("change", [False, True])
+def test_a_prior_that_no_journal_could_keep_is_said(change: bool, client: TestClient) -> None:
+    """All of it lies at 0, in the range of a threshold; its logarithm is -inf in float32."""
+    prior = {"threshold": {"family": "LogNormal", "loc": -1e308, "scale": 1e-9}}
+    if change:
+        refused = client.patch(create(client, model="detection"), json={"prior": prior})
+    else:
+        refused = client.post(API, json={"model": "detection", "prior": prior})
+    assert refused.status_code == 422
+    assert "the numbers of a prior must be finite as float32" in refused.json()["detail"]
 
 
 def test_trials_can_be_told_elsewhere_abandoned_redone_and_taken_back(client: TestClient) -> None:

@@ -3,22 +3,30 @@
 import asyncio
 import math
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+import aline
 from aline.app.service.aside import Aside, free_cached_properties
 from aline.app.service.costs import Costs
+from aline.app.service.lab import Lab
 from aline.app.service.lately import Lately
 from aline.app.service.pools import BusyError, Pool
+from aline.app.service.weight import weigh
+from aline.engine import runner_for
 from aline.errors import InputError, StateError, StorageError
+from aline.experiment import Experiment
 from aline.experiment.state import State
+from aline.experiment.storage import MemoryStorage
 
 
 def run(work: Callable[[], Any], **limits: Any) -> Any:
@@ -67,6 +75,69 @@ def test_too_long_and_too_large_end() -> None:
     ):
         with pytest.raises(StateError, match="more than 50 MB"):
             run(work, most_bytes=50_000_000)
+
+
+def test_onnx_runtime_without_memory_is_too_large_too() -> None:
+    """20,000 observations were a bug in aline: its error is none that Python knows."""
+    experiment = Experiment(aline.load("psychometric"))
+    experiment.attach({"stimulus": [0.001 * n for n in range(1000)]}, [0, 1] * 500)
+    for size in (1, 5):  # too little to begin a session, and to run one
+        with pytest.raises(StateError, match=f"more than {size} MB"):
+            run(lambda: experiment.posterior().mean, most_bytes=size * 1_000_000)
+
+
+def test_it_begins_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That would take longer than the work itself, and count as what the work costs."""
+    model = Lab(MemoryStorage()).model("psychometric")
+    posterior = Experiment(model).posterior()
+
+    def fail(graph: bytes) -> None:
+        raise AssertionError("a session was begun")
+
+    monkeypatch.setattr("aline.engine.runners._session", fail)
+    assert run(lambda: Experiment(model).posterior().mean) == pytest.approx(posterior.mean)
+
+
+def test_a_graph_weighs_on_no_experiment() -> None:
+    """All with a model share it."""
+    experiment = Experiment(aline.load("psychometric"))
+    experiment.ask()
+    graph = runner_for(experiment.model)._graph  # type: ignore[attr-defined]
+    assert weigh(experiment) < len(graph)
+
+
+def test_it_ends_with_the_service(tmp_path: Path) -> None:
+    """It stayed when the service was killed, and held its terminal; what waits has no CPU time."""
+
+    def wait() -> None:
+        (tmp_path / "part").write_text(str(os.getpid()))
+        (tmp_path / "part").rename(tmp_path / "helper")
+        time.sleep(60)
+
+    service = os.fork()
+    if service == 0:
+        run(wait, seconds=60)
+        os._exit(0)
+    eventually((tmp_path / "helper").exists)
+    helper = int((tmp_path / "helper").read_text())
+    os.kill(service, signal.SIGKILL)
+    os.waitpid(service, 0)
+    eventually(lambda: not is_running(helper))
+
+
+def eventually(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def is_running(process: int) -> bool:
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
 
 
 def test_what_others_lock_is_free_in_it() -> None:

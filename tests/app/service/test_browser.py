@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import time
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from outcome_kinds import KINDS
 from serving import Nursery, Service
 
 from aline.app.service import app
+from aline.app.web import copy_library
 from aline.experiment import Experiment, open_storage
 from aline.tasks import Task
 
@@ -356,12 +358,14 @@ def test_answers_at_one_place_are_stacked(browser: Browser, service: Service) ->
 
 def test_the_jspsych_example(browser: Browser, nursery: Nursery, tmp_path: Path) -> None:
     """A page of another site runs a forced choice against the service."""
-    folder = ROOT / "clients" / "js"
-    if not (folder / "example" / "node_modules" / "jspsych").is_dir():
+    example, folder = ROOT / "clients" / "js" / "example", tmp_path / "example"
+    if not (example / "node_modules" / "jspsych").is_dir():
         pytest.skip("jsPsych is not installed: npm install in clients/js/example")
+    shutil.copytree(example, folder, ignore=shutil.ignore_patterns("*.map"))
+    copy_library(folder / "detection" / "aline")
     with static_files(folder) as origin:
         service = nursery.start(f"sqlite:///{tmp_path}/lab.db", origins=[origin])
-        browser.get(f"{origin}/example/?service={service.url}&trials=4")
+        browser.get(f"{origin}/?service={service.url}&trials=4")
         until(lambda: "Which one is brighter" in browser.page_source)
         press(browser, " ")
         for count in range(4):

@@ -50,8 +50,10 @@ for step in json.load(open(sys.argv[4])):
     try:
         if step["do"] == "change":
             for name, value in arguments[0].items():
-                setattr(on, name, value)
+                on.set_prior(value) if name == "prior" else setattr(on, name, value)
             found = None
+        elif step["do"] == "restrict":
+            found = on.restrict(**arguments[0])
         elif step["do"] == "create":
             found = on.create(arguments[0], **arguments[1])
         else:
@@ -118,13 +120,46 @@ def test_the_conversation(
     compare(language, steps, heard, reference, 1e-12)
 
 
-def test_the_conversation_of_a_page_with_itself(tmp_path: Path, reference: dict[str, Any]) -> None:
-    """Without a service: all but the models that only a service has."""
+def test_the_conversation_of_a_page_with_itself(
+    save: Callable[[Task, Path], Path], tmp_path: Path, reference: dict[str, Any]
+) -> None:
+    """Without a service: all but the list of models, of which a service has more."""
     pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
     steps = [step for step in json.loads(CONVERSATION.read_text()) if not step.get("remote")]
-    export_web(load("psychometric"), tmp_path / "psychometric")
-    heard = converse("javascript", str(tmp_path / "psychometric"), "", steps, tmp_path)
+    for name in ("psychometric", "detection"):
+        export_web(load(name), tmp_path / name)
+    export_web(load(save(SURVEY, tmp_path / "saved")), tmp_path / "survey")
+    heard = converse("javascript", str(tmp_path), "", steps, tmp_path)
     compare("local", steps, heard, reference, 1e-4)
+
+
+ONE_LINE = """
+const [, , folder, place] = process.argv;
+const { Client, load, LocalExperiment } = await import(`${folder}/aline.js`);
+const { readFileSync } = await import("node:fs");
+const read = (name) => new Uint8Array(readFileSync(`${place}/${name}`));
+const given = { target: ["threshold"], known: { guess: 0.5 }, units: { stimulus: [-40, 0] } };
+const settings = { ...given, trials: 6, seed: 3 };
+const experiment = place.startsWith("http")
+  ? await new Client(place).create("detection", settings)
+  : new LocalExperiment(await load(place, { read }), settings);
+const heard = [];
+for (const outcome of [1, 0, 1]) heard.push(await experiment.tell(await experiment.ask(), outcome));
+await experiment.change({ target: ["slope"], trials: 8 });
+const { told, horizon, target } = await experiment.status();
+heard.push({ told, horizon, target }, await experiment.undo(), await experiment.posterior(0.9));
+heard.push(await experiment.predict({ stimulus: [-30, -10] }));
+console.log(JSON.stringify(heard));
+"""
+
+
+def test_local_or_remote_is_one_line(service: Service, tmp_path: Path) -> None:
+    """The same settings and calls in a page and on a service, and the same numbers."""
+    pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    export_web(load("detection"), tmp_path / "detection")
+    places = (str(tmp_path / "detection"), service.url)
+    here, there = (json.loads(_run_node(ONE_LINE, tmp_path, place)) for place in places)
+    assert _close(_unwrapped(here), _unwrapped(there), 1e-4), (here, there)
 
 
 def compare(
@@ -215,7 +250,7 @@ def test_a_reply_that_a_proxy_spoils_is_asked_for_again(
     assert events == ["created", "asked", "told"]
 
 
-def _run_node(script: str, folder: Path, *arguments: str) -> None:
+def _run_node(script: str, folder: Path, *arguments: str) -> str:
     node = shutil.which("node")
     if node is None:
         pytest.skip("Node is not installed: apt-get install nodejs")
@@ -224,6 +259,7 @@ def _run_node(script: str, folder: Path, *arguments: str) -> None:
     command = [node, str(file), str(ROOT / "clients" / "js"), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_a_refusal_is_not_repeated(service: Service) -> None:

@@ -17,7 +17,7 @@ CALLS = {
 
 
 def test_calls_that_nobody_would_make(service: Service) -> None:
-    found = fuzz(service.url, examples=4, walks=8, steps=10)
+    found = fuzz(service.url, examples=4, walks=12, steps=10)
     assert found.examples == []
     assert found.server_errors.total() == 0
     assert set(found.calls) >= CALLS

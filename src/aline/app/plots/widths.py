@@ -70,7 +70,11 @@ def _scale(axes: Axes, smallest: float) -> None:
 def _label_ends(axes: Axes, demo: Record, widths: Mapping[str, list[float]]) -> None:
     """Name each line at its end, moved apart where names would overlap."""
     to_axes = axes.transScale + axes.transLimits
-    ends = {name: float(to_axes.transform((0, shares[-1]))[1]) for name, shares in widths.items()}
+    # A posterior wider than the prior leaves the axes: a name as far off would leave them no room.
+    ends = {
+        name: min(float(to_axes.transform((0, shares[-1]))[1]), 1.0)
+        for name, shares in widths.items()
+    }
     for name, at in spread(ends, 0.08):
         axes.text(
             1.02,

@@ -12,6 +12,7 @@ from starlette.responses import Response, StreamingResponse
 from aline.app.service import exports, links, schemas, shapes
 from aline.app.service.desk import Desk
 from aline.app.service.drawing import draw
+from aline.app.service.knowledge import know, priors_of, release
 from aline.app.service.replies import Json, to_json
 from aline.app.service.shortcut import KEY
 from aline.app.service.streams import LiveReply
@@ -130,6 +131,7 @@ async def create(request: Request, body: schemas.NewExperiment, key: Key = None)
             seed=body.seed,
             metadata=body.metadata,
             known=body.known,
+            prior=priors_of(body.prior),
             units=body.units,
         )
         return experiment.name, _shown(desk)(experiment)
@@ -175,13 +177,15 @@ async def show(request: Request, name: Name) -> Response:
     responses=links.of_experiment(200),
 )
 async def change(request: Request, name: Name, body: schemas.Change) -> Response:
-    """Aim at something else, or plan more or fewer trials, from now on."""
+    """Aim at something else, plan more or fewer trials, or know something else, from now on."""
     desk = desk_of(request)
 
     def work(experiment: Experiment) -> None:
         targets = _targets(body.target)
         if targets is not None:
+            release(experiment, body)
             experiment.target = targets
+        know(experiment, body)
         if body.horizon is not None:
             experiment.horizon = body.horizon
         if body.stop is not None:

@@ -7,6 +7,7 @@ are not safe beside threads (anywhere but on Linux) a thread must do.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import json
 import os
@@ -28,6 +29,10 @@ Found = tuple[Any, float]  # what work returned or raised, and its seconds
 
 MEGABYTE = 1_000_000
 CAN_FORK = sys.platform == "linux"
+PR_SET_PDEATHSIG = 1  # of prctl(2), which Python lacks
+_LIBC = ctypes.CDLL(None) if CAN_FORK else None  # here: in a fork loading might wait for a lock
+# Without memory Python raises MemoryError; torch and ONNX Runtime raise errors of their own.
+_NO_MEMORY = ("can't allocate memory", "Failed to allocate memory", "bad_alloc")
 
 
 class Aside:
@@ -53,8 +58,9 @@ class Aside:
 
     def _in_a_fork(self, work: Callable[[], Any]) -> Found:
         reading, writing = os.pipe()
-        child = os.fork()
+        service, child = os.getpid(), os.fork()
         if child == 0:
+            _end_with(service)
             _be_the_child(work, writing, self._seconds, self._most_bytes)
         os.close(writing)
         self._children.add(child)
@@ -95,6 +101,14 @@ def timed(work: Callable[..., Any], *arguments: Any) -> Found:
     return work(*arguments), time.thread_time() - began
 
 
+def _end_with(service: int) -> None:
+    """Die when the service is killed: it can end nothing then, and this may wait for ever."""
+    assert _LIBC is not None
+    _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != service:  # it was killed a moment ago
+        os._exit(1)
+
+
 def _be_the_child(
     work: Callable[[], Any], writing: int, seconds: float, most_bytes: int
 ) -> NoReturn:
@@ -113,7 +127,7 @@ def _bound(seconds: float, most_bytes: int) -> None:
     import resource  # which Windows lacks
 
     wanted = {
-        resource.RLIMIT_CPU: int(seconds) + 1,  # if the service is killed, nobody else ends this
+        resource.RLIMIT_CPU: int(seconds) + 1,
         resource.RLIMIT_DATA: _data_bytes() + most_bytes,
     }
     for what, most in wanted.items():
@@ -133,7 +147,7 @@ def _outcome(work: Callable[[], Any]) -> Found:
     except UserError as error:
         return error, 0.0
     except Exception as error:
-        if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
+        if isinstance(error, MemoryError) or any(one in str(error) for one in _NO_MEMORY):
             raise  # no answer means too large
         return RuntimeError(f"{type(error).__name__}: {error}"), 0.0
 

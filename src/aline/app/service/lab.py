@@ -23,9 +23,10 @@ from aline import zoo
 from aline.app.demo import Observer
 from aline.app.service.weight import weigh
 from aline.app.subject import open_subject
+from aline.engine import prepare_forks
 from aline.errors import InputError, NotFoundError, StateError, UserError
 from aline.experiment import Experiment, Storage, Trial
-from aline.experiment.storage import Event, MemoryStorage
+from aline.experiment.storage import Event, MemoryStorage, UsedKeyError
 from aline.model import Model
 from aline.tasks import simulator_of
 
@@ -103,6 +104,7 @@ class Lab:
         with self._loading:
             if name not in self._models:
                 self._models[name] = _load(self._sources[name])
+                prepare_forks(self._models[name])
             return self._models[name]
 
     def model_in(self, name: str, units: Units | None) -> Model:
@@ -143,9 +145,11 @@ class Lab:
         used = self.model_in(model, units)
         if name is None and key is not None:
             name = f"{used.spec.name}-{hashlib.sha256(key.encode()).hexdigest()[:10]}"
-            self._check_unused(key, name)
         try:
             experiment = Experiment(used, storage=self.storage, name=name, key=key, **settings)
+        except UsedKeyError as error:
+            self._check_same(used, error.name, key, settings)
+            raise _reused(key, error.name, "name") from None
         except StateError:
             if name is None or key is None or self.storage.read(name)[0].get("key") != key:
                 raise
@@ -153,20 +157,15 @@ class Lab:
             return self.look(name)
         return self._keep(experiment).experiment
 
-    def _check_unused(self, key: str, name: str) -> None:
-        """Refuse a key that made an experiment with another model."""
-        ending = name[name.rindex("-") :]
-        for other in self.storage.names():
-            if other.endswith(ending) and other != name:
-                raise _reused(key, other, "model")
-
-    def _check_same(self, model: Model, name: str, key: str, settings: dict[str, Any]) -> None:
+    def _check_same(
+        self, model: Model, name: str, key: str | None, settings: dict[str, Any]
+    ) -> None:
         """Refuse a key that made an experiment with other settings."""
         new = MemoryStorage()
         Experiment(model, storage=new, name=name, key=key, **settings)
-        (wanted,), there = new.read(name), self.storage.read(name)[0]
-        for what in ("task", "model", "target", "horizon", "stop", "seed", "metadata", "prior"):
-            if there.get(what) != wanted.get(what):
+        (wanted,), there = map(_settings, new.read(name)), _settings(self.storage.read(name)[0])
+        for what, value in wanted.items():
+            if there[what] != value:
                 raise _reused(key, name, what)
 
     def names(self) -> list[str]:
@@ -277,7 +276,15 @@ class Lab:
         return experiment.tell(trial, observer.at_trial(trial.number).answer(trial.design))
 
 
-def _reused(key: str, name: str, what: str) -> StateError:
+def _settings(created: Event) -> dict[str, Any]:
+    """What a client chose, in its words, of an experiment's first event."""
+    model = dict(created.get("model", {}))
+    units = model.pop("units", None)
+    same = {name: created.get(name) for name in ("target", "horizon", "stop", "seed", "metadata")}
+    return {"model": model, "units": units, **same, "known or prior": created.get("prior")}
+
+
+def _reused(key: str | None, name: str, what: str) -> StateError:
     return StateError(
         f"the key {key!r} has made experiment {name!r} with another {what}: give every call a key "
         "of its own, and repeat only what got no reply"

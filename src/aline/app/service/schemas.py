@@ -93,6 +93,24 @@ Target = Annotated[
 ]
 
 
+Known = Annotated[
+    dict[Text, Number | Level] | None,
+    Field(
+        description="Values of parameters that are known, where the model was trained for it.",
+        examples=[None],
+    ),
+]
+Priors = Annotated[
+    dict[Text, dict[Text, Number | Level]] | None,
+    Field(
+        description="Priors other than the task's, where the model was trained for it: "
+        '{"slope": {"family": "Uniform", "low": 0.2, "high": 0.8}}, with the names that PyTorch '
+        "has; of a discrete parameter a probability for each value.",
+        examples=[None],
+    ),
+]
+
+
 class NewExperiment(Request):
     """What to start."""
 
@@ -109,13 +127,8 @@ class NewExperiment(Request):
             description='Yours. {"simulated": 1}, a seed, asks for a simulated participant.',
         ),
     ] = {}
-    known: Annotated[
-        dict[Text, Number] | None,
-        Field(
-            description="Values of parameters that are known, where the model was trained for it.",
-            examples=[None],
-        ),
-    ] = None
+    known: Known = None
+    prior: Priors = None
     units: Annotated[
         dict[Text, tuple[Number, Number]] | None,
         Field(
@@ -126,11 +139,16 @@ class NewExperiment(Request):
 
 
 class Change(Request):
-    """What to change from now on; what is left out stays."""
+    """What to change from now on; what is left out stays.
+
+    `known` and `prior` replace what was said of either before; null takes it back.
+    """
 
     target: Target | None = None
     horizon: Horizon | None = None
     stop: Stop | None = None
+    known: Known = None
+    prior: Priors = None
 
 
 class Tell(Request):
@@ -254,6 +272,7 @@ class Experiment(Reply):
     target: list[str | dict[str, Any]]
     horizon: int
     stop: dict[str, float]
+    known: Annotated[dict[str, float | str], Field(description="Parameters that are known.")]
     told: Annotated[int, Field(description="Trials that count towards the horizon.")]
     finished: bool
     closed: bool

@@ -44,6 +44,7 @@ def experiment(one: live.Experiment, model: str | None) -> Plain:
         "target": plain_target(one.spec, one.target),
         "horizon": one.horizon,
         "stop": one.stop,
+        "known": one.known,
         "told": sum(t.state == "told" and t.source == "asked" for t in trials),
         "finished": one.finished,
         "closed": one.closed,

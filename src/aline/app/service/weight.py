@@ -11,13 +11,24 @@ from typing import Any
 import numpy as np
 import torch
 
+from aline.engine import OnnxRunner
 from aline.experiment import Experiment, Storage
 from aline.spaces import Design, Parameters
 from aline.tasks import Spec
 
 SAMPLE = 50  # of more parts than these, so many are weighed, whichever: nobody can hide any
 # What experiments share with each other, their model above all.
-_SHARED = (torch.nn.Module, Storage, Spec, Design, Parameters, type, ModuleType, FunctionType)
+_SHARED = (
+    torch.nn.Module,
+    OnnxRunner,
+    Storage,
+    Spec,
+    Design,
+    Parameters,
+    type,
+    ModuleType,
+    FunctionType,
+)
 
 
 def weigh(experiment: Experiment) -> int:

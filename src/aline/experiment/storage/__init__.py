@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from aline.errors import StorageError
-from aline.experiment.storage.base import Addition, Conflict, Event, Journal, Storage
+from aline.experiment.storage.base import (
+    Addition,
+    Conflict,
+    Event,
+    Journal,
+    Storage,
+    UsedKeyError,
+)
 from aline.experiment.storage.draft import Draft
+from aline.experiment.storage.exported import SUFFIX, ExportedStorage
 from aline.experiment.storage.memory import MemoryStorage
 from aline.experiment.storage.url import shown
 
@@ -16,6 +26,7 @@ __all__ = [
     "Journal",
     "MemoryStorage",
     "Storage",
+    "UsedKeyError",
     "open_storage",
     "shown",
 ]
@@ -32,7 +43,8 @@ def open_storage(storage: str | Storage, *, must_exist: bool = False) -> Storage
 
     "memory://", "sqlite:///relative.db", "sqlite:////absolute.db", or
     "postgresql://user:password@host/database". With `must_exist`, an SQLite file that is not
-    there is an error instead of a new, empty one.
+    there is an error instead of a new, empty one; and a JSON file that an experiment was exported
+    to may be read, "experiment.json".
 
     >>> open_storage("memory://").names()
     []
@@ -48,6 +60,8 @@ def open_storage(storage: str | Storage, *, must_exist: bool = False) -> Storage
         from aline.experiment.storage.database import DatabaseStorage
 
         return DatabaseStorage(storage, must_exist=must_exist)
+    if must_exist and isinstance(storage, str) and storage.endswith(SUFFIX):
+        return ExportedStorage(Path(storage))
     raise StorageError(
         'storage must be "memory://", "sqlite:///relative.db", "sqlite:////absolute.db" or '
         f'"postgresql://user:password@host/database", got {_shown(storage)!r}'

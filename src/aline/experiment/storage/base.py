@@ -17,6 +17,16 @@ class Conflict(StateError):  # noqa: N818 - to its one catcher it is news, not a
     """Another writer was first: this place in the journal is taken."""
 
 
+class UsedKeyError(StateError):
+    """A key that has made an experiment of another name."""
+
+    def __init__(self, key: str, name: str):
+        super().__init__(
+            f"the key {key!r} has made experiment {name!r}: give every call a key of its own"
+        )
+        self.name = name
+
+
 class Addition(NamedTuple):
     """Events to add to one journal, all or none of them."""
 
@@ -61,7 +71,10 @@ class Storage(Journal):
 
     @abstractmethod
     def create(self, name: str, event: Event) -> None:
-        """Start a journal with its event number 0; StateError if the name is taken."""
+        """Start a journal with its event number 0; StateError if the name is taken.
+
+        An event that has a "key" makes one journal only: UsedKeyError if the key made another.
+        """
 
     @abstractmethod
     def write(self, additions: Sequence[Addition]) -> list[UserError | None]:

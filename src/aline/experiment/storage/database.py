@@ -21,6 +21,7 @@ from sqlalchemy import exc
 from aline.errors import StorageError, UserError
 from aline.experiment.storage import base
 from aline.experiment.storage.base import Addition, Event, Storage
+from aline.experiment.storage.creations import Creations, take_turn
 from aline.experiment.storage.upgrade import HEAD, upgrade
 from aline.experiment.storage.url import shown
 
@@ -73,6 +74,7 @@ class DatabaseStorage(Storage):
             self._engine = _open_postgresql(parsed)
             self.answer_seconds = ANSWER_SECONDS
             self._turn = contextlib.nullcontext()
+        self._creations = Creations()
         self._is_open = True
         self._finalizer = weakref.finalize(self, self._engine.dispose)
         with self._explained():
@@ -80,14 +82,26 @@ class DatabaseStorage(Storage):
 
     def create(self, name: str, event: Event) -> None:
         """Start a journal."""
-        text = base.to_text(event)
+        text, key = base.to_text(event), event.get("key")
+        if key is not None:
+            with self._explained(), self._engine.connect() as connection:
+                self._creations.find(connection, key)  # now, as it may take long: below others wait
         with self._explained(), self._turn, self._engine.begin() as connection:
+            if key is not None:
+                self._check_key(connection, key, name)
             try:
                 connection.execute(sa.insert(_EXPERIMENTS), {"name": name})
                 row = {"experiment": name, "sequence": 0, "event": text}
                 connection.execute(sa.insert(_EVENTS), row)
             except exc.IntegrityError:
                 raise base.taken(name) from None
+
+    def _check_key(self, connection: sa.Connection, key: str, name: str) -> None:
+        """Refuse a key that made another experiment, whoever creates at the same moment."""
+        take_turn(connection)
+        made = self._creations.find(connection, key)
+        if made is not None and made != name:
+            raise base.UsedKeyError(key, made)
 
     def write(self, additions: Sequence[Addition]) -> list[UserError | None]:
         """Add to several journals."""

@@ -16,16 +16,21 @@ class MemoryStorage(Storage):
 
     def __init__(self) -> None:
         self._journals: dict[str, list[str]] = {}
+        self._made: dict[str, str] = {}  # the experiment of each key
         self._tokens: dict[str, str] = {}
         self._lock = threading.Lock()
 
     def create(self, name: str, event: Event) -> None:
         """Start a journal."""
-        text = base.to_text(event)
+        text, key = base.to_text(event), event.get("key")
         with self._lock:
             if name in self._journals:
                 raise base.taken(name)
+            if key in self._made:
+                raise base.UsedKeyError(key, self._made[key])
             self._journals[name] = [text]
+            if key is not None:
+                self._made[key] = name
 
     def write(self, additions: Sequence[Addition]) -> list[UserError | None]:
         """Add to several journals."""

@@ -42,6 +42,8 @@ class Cells:
         self.share = share.float()  # the same: the prior in it
         self.mean = ((height[:, :-1] - height[:, 1:]) / share).float()  # the same: its mean there
         self.cuts = cuts.float()  # [parameter, value - 1]
+        counts = [len(given or [1.0]) for given in probabilities]
+        self.medians = [row[:n].float() for row, n in zip(centres, counts, strict=True)]
         self.first = centres[:, 0].float()
         self.jumps = centres.diff().masked_fill(whole[:, 1:] == 0, 0.0).float()
         self.apart = self.jumps.amax(-1)  # [parameter]: no two neighbours are farther apart
