@@ -5,7 +5,7 @@ from small import seeded, small_network
 
 from aline.episodes import Context
 from aline.model.advice import Frame
-from aline.model.emulator import Evidence, inverse, points_around
+from aline.model.evidence import Evidence, inverse, points_around
 
 NOISE, TRIALS = 0.4, 6
 

@@ -8,7 +8,7 @@ from small import SIZES, random_context, seeded
 import aline
 from aline.model import ModelConfig, fresh
 from aline.model.advice import Frame
-from aline.model.emulator import Evidence, points_around
+from aline.model.evidence import Evidence, points_around
 from aline.model.guesses import ByValue, Guesses, fitted_sides
 from aline.model.search import cut, unit_points
 from aline.spaces.outcomes.mixture import Mixture

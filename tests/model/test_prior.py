@@ -7,7 +7,7 @@ import torch
 from aline.episodes import Context
 from aline.model import ModelConfig, Network, fresh
 from aline.model.advice import Frame
-from aline.model.emulator import Evidence
+from aline.model.evidence import Evidence
 from aline.model.prior import KNOWN, own_prior
 from aline.tasks import get
 from tests.small import SIZES, random_context, seeded

@@ -77,8 +77,8 @@ class BatchEngine:
     def extend(self, state: Playing, design: Tensor, outcome: Tensor) -> Playing:
         """With one more observation; a search for the posterior goes on from where it was."""
         grown = self.network.extend(state.encoded, design, outcome)
-        if self.network.config.search_stages:
-            grown = replace(grown, places=state.summary.searched, stages=1)
+        if self.network.searches and state.summary.searched is not None:
+            grown = replace(grown, searched=state.summary.searched._replace(evidence=None))
         return Playing(self.network, grown)
 
     def context(self, state: Playing) -> Context:

@@ -88,6 +88,11 @@ class ModelConfig:
                 "zoom_layers need shortcuts and a width that is a multiple of twice the heads, got "
                 f"width {self.width} and {self.heads} heads: change these, or use zoom_layers=0"
             )
+        if self.search_stages and self.newton_steps != 1:
+            raise InputError(
+                "after a search one step follows from each place: search_stages need "
+                f"newton_steps=1, got {self.newton_steps}"
+            )
         if not 1 <= self.policy_layers <= self.layers:
             raise InputError(
                 f"policy_layers must lie in [1, layers = {self.layers}], got {self.policy_layers}"

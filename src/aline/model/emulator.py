@@ -1,16 +1,14 @@
-"""What the data say about values of the parameters, by a learned likelihood.
+"""The likelihood, learned: how outcomes are distributed given parameters and design.
 
-An emulator learns how outcomes are distributed given parameters and design: an ordinary function,
-far easier to learn than a posterior. A step evaluates it at a guess of the posterior and one
-standard deviation to each side of it along each parameter, summed over the observations. Slopes
-and curvatures there are a step of Newton's method towards the posterior, however narrow it is.
-What is not Gaussian about it is left to a head, in units of that step.
+That is an ordinary function, far easier to learn than a posterior. Summed over the observations it
+says where the posterior lies (model/search.py), what shape it has there (model/evidence.py), and
+how outcomes at a candidate depend on what is still unknown.
 """
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -19,10 +17,9 @@ from torch.nn import functional as F
 from aline.episodes import Context
 from aline.model.advice import Frame
 from aline.model.config import ModelConfig
-from aline.model.guesses import Guesses
-from aline.model.tokens import INSIDE, Mlp, probit
+from aline.model.evidence import points_around
+from aline.model.tokens import INSIDE, probit
 from aline.spaces import Outcome, Parameters
-from aline.spaces.outcomes.mixture import Mixture, mixture_start, read_mixture
 
 if TYPE_CHECKING:
     from aline.model.encoder import Encoded
@@ -30,13 +27,7 @@ if TYPE_CHECKING:
 AT_ONCE = 6000  # beliefs told at a time: what passes between layers stays in the processor's cache
 COMPONENTS = 2  # of an emulated number's distribution
 LEAST = -10.0  # a log likelihood of what seems impossible: it may be the emulator that is wrong
-FARTHEST = 2.0  # standard deviations that a step may move a guess
-NARROWEST, WIDEST = 0.05, 2.0  # by what factor it may change the guess's spread
 NEAREST = 0.01  # a squared change of an outcome's numbers, or distance, below which all is alike
-FIRST_TRUST = torch.tensor([-2.0])  # logit of the trust in an emulator that has learned nothing yet
-FEATURES = 5  # a parameter, that a step's head sees
-COMPARED = 2  # more, where there are several guesses: how each compares with the others
-LOWEST = -20.0  # a guess's log weight, below which it is as good as none
 
 
 class Emulator(nn.Module):
@@ -175,145 +166,3 @@ def _smooth_layers(inputs: int, hidden: int) -> nn.Sequential:
     return nn.Sequential(
         nn.Linear(inputs, 2 * hidden), nn.Hardswish(), nn.Linear(2 * hidden, hidden)
     )
-
-
-class Evidence(NamedTuple):
-    """The log posterior near guesses, as the emulator has it, in units of each guess's spread."""
-
-    slope: Tensor  # [..., parameter]
-    bend: Tensor  # the same: second derivatives along each parameter
-    precision: Tensor  # [..., parameter, parameter], positive definite
-    height: Tensor  # [...]: the log posterior at the guess, in units of its spread
-
-    @classmethod
-    def of(cls, log_prob: Tensor, guess: Frame, prior: Frame | None) -> Evidence:
-        """From log likelihoods [..., 1 + 2 * parameter, n] at `points_around` guesses.
-
-        Without a `prior` chosen for the experiment it is the task's own, N(0, 1).
-        The likelihood of one observation is taken to depend on one combination of the parameters:
-        then its second derivatives are the outer product of those along each parameter.
-        """
-        count = guess.mean.shape[-1]
-        here, above, below = log_prob.split([1, count, count], -2)
-        slope, bend = (above - below) / 2, above + below - 2 * here
-        root = slope.sign() * (-bend).clamp_min(0.0).sqrt()
-        away, width = guess.mean, guess.std
-        if prior is not None:
-            away, width = (away - prior.mean) / prior.std, width / prior.std
-        at_guess = width.log() - 0.5 * away.square()
-        return cls(
-            slope.sum(-1) - away * width,
-            bend.sum(-1) - width.square(),
-            root @ root.mT + torch.diag_embed(width.square()),
-            here.sum((-2, -1)) + at_guess.sum(-1),
-        )
-
-    def step(self) -> Frame:
-        """Where the posterior lies as seen from the guess, and its spread."""
-        covariance = inverse(self.precision)[0]
-        step = (covariance @ self.slope[..., None]).squeeze(-1)
-        spread = covariance.diagonal(dim1=-2, dim2=-1).clamp_min(1e-12).sqrt()
-        return Frame(step.clamp(-FARTHEST, FARTHEST), spread.clamp(NARROWEST, WIDEST))
-
-    def log_mass(self, step: Frame) -> Tensor:
-        """Log of the posterior's mass around each guess [..., guess], by Laplace's method."""
-        moved = step.mean[..., None]
-        gain = (self.slope * step.mean).sum(-1) - 0.5 * (moved.mT @ self.precision @ moved)[
-            ..., 0, 0
-        ]
-        mass = self.height + gain - 0.5 * inverse(self.precision)[1]
-        return mass.log_softmax(-1).clamp_min(LOWEST)
-
-    def features(self, step: Frame) -> Tensor:
-        """What a head sees, [..., parameter, FEATURES]."""
-        bent = (
-            self.slope.asinh(),
-            self.bend.asinh(),
-            self.precision.diagonal(dim1=-2, dim2=-1).log(),
-        )
-        return torch.stack([step.mean, step.std.log(), *bent], -1)
-
-    def conditional(self, known: Tensor, mask: Tensor, asked: Tensor) -> Frame:
-        """Parameters `asked` [..., n] given `known` [..., n, parameter] values.
-
-        Known values count where `mask` says so. All in units of the guess.
-        """
-        centre = self.step().mean[..., None, :]
-        precision = self.precision[..., None, :, :]
-        away = torch.where(mask, known - centre, 0.0)
-        pull = -(precision @ away[..., None]).squeeze(-1).masked_fill(mask, 0.0)
-        either = mask[..., None] | mask[..., None, :]
-        covariance = inverse(torch.where(either, torch.eye(mask.shape[-1]), precision))[0]
-        moved = centre + (covariance @ pull[..., None]).squeeze(-1)
-        spread = covariance.diagonal(dim1=-2, dim2=-1).clamp_min(1e-12).sqrt()
-        at = asked.expand(moved.shape[:-1])[..., None]
-        return Frame(
-            moved.gather(-1, at).squeeze(-1).clamp(-2 * FARTHEST, 2 * FARTHEST),
-            spread.gather(-1, at).squeeze(-1).clamp(NARROWEST, WIDEST),
-        )
-
-
-class NewtonStep(nn.Module):
-    """Makes better guesses of the posterior from the evidence near each."""
-
-    def __init__(self, width: int, hidden: int, components: int, guesses: int):
-        super().__init__()
-        self.guesses = guesses
-        start = torch.cat([mixture_start(components, 0), FIRST_TRUST])
-        compared = COMPARED if guesses > 1 else 0
-        start = torch.cat([start, torch.zeros(compared)])
-        self.head = Mlp(width + FEATURES + compared, hidden, len(start))
-        with torch.no_grad():
-            self.head.second.bias.copy_(start)
-            self.head.second.weight.mul_(0.3)
-
-    def forward(
-        self, tokens: Tensor, evidence: Evidence, log_weight: Tensor, guess: Frame
-    ) -> Guesses:
-        """Of tokens [batch, group, parameter, embed]; guesses have log weights [..., guess]."""
-        step = evidence.step()
-        features = evidence.features(step)
-        tokens = tokens[:, :, None].expand(*features.shape[:-1], -1)
-        if self.guesses == 1:
-            numbers = self.head(torch.cat([tokens, features], -1))
-            return Guesses(log_weight, trusted_mixture(numbers, step).moved(*guess))
-        seen, old = evidence.log_mass(step), log_weight.clamp_min(LOWEST)
-        compared = torch.stack([seen, old], -1)[..., None, :].expand(*features.shape[:-1], -1)
-        numbers = self.head(torch.cat([tokens, features, compared / 4], -1))
-        trust, more = numbers[..., -COMPARED:].unbind(-1)
-        share = (trust.sum(-1) / trust.shape[-1]).sigmoid()
-        log_weight = torch.lerp(old, seen, share) + more.sum(-1)
-        belief = trusted_mixture(numbers[..., :-COMPARED], step).moved(*guess)
-        return Guesses(log_weight.log_softmax(-1), belief)
-
-
-def trusted_mixture(numbers: Tensor, step: Frame) -> Mixture:
-    """What a head's numbers mean in units of a step that it follows as far as it trusts it."""
-    trust = numbers[..., -1].sigmoid()
-    belief = read_mixture(numbers[..., :-1], numbers[..., :0])
-    return belief.moved(trust * step.mean, (trust * step.std.log()).exp())
-
-
-def points_around(guess: Frame) -> Tensor:
-    """The guess, then one standard deviation up each parameter, then down: [..., 1 + 2 p, p]."""
-    unit = torch.eye(guess.mean.shape[-1])
-    steps = torch.cat([torch.zeros_like(unit[:1]), unit, -unit])
-    return guess.mean[..., None, :] + guess.std[..., None, :] * steps
-
-
-def inverse(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """Of small positive definite matrices [..., n, n], by Gauss and Jordan; and log determinants.
-
-    In plain operations: an exported graph has no other, and many small ones are faster so.
-    """
-    size = matrix.shape[-1]
-    joined = torch.cat([matrix, torch.eye(size).expand_as(matrix)], -1)
-    pivots = []
-    for i in range(size):
-        pivot = joined[..., i : i + 1, i : i + 1]
-        row = joined[..., i : i + 1, :] / pivot
-        others = joined - joined[..., :, i : i + 1] * row
-        joined = torch.cat([others[..., :i, :], row, others[..., i + 1 :, :]], -2)
-        pivots.append(pivot[..., 0, 0])
-    log_determinant = torch.stack(pivots, -1).clamp_min(1e-12).log().sum(-1)
-    return joined[..., size:], log_determinant

@@ -17,7 +17,7 @@ from aline.errors import InternalError
 from aline.model.advice import Advice, Frame, advisor_for
 from aline.model.attention import Keys, Layers, bias_of
 from aline.model.config import ModelConfig
-from aline.model.search import Places
+from aline.model.evidence import Searched
 from aline.model.tokens import DesignEmbedder, Mlp, RawNumbers
 from aline.tasks import Spec
 
@@ -39,8 +39,7 @@ class Encoded:
     extra: Context | None = None  # these observations, [batch * group, n, ...]
     policy_keys: list[Keys] | None = None  # as the policy reads them, where that is kept
     is_expanded: bool = False  # whether each group is a row
-    places: Places | None = None  # where the posterior lies or lay, if a search for it was made
-    stages: int = 0  # that a search from there is to take
+    searched: Searched | None = None  # where a search for the posterior ended, or is to go on
 
     @property
     def prior(self) -> Frame | None:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from aline.errors import InputError
 from aline.model.advice import Frame
+from aline.model.evidence import Searched
 from aline.model.search import LEAST_STD, Places, cut
 from aline.spaces import Parameters
 from aline.spaces.outcomes.mixture import STD_FLOOR, Mixture
@@ -37,7 +38,7 @@ class Guesses:
     # [batch, group, guess, parameter]: log odds of a guess's value of a discrete parameter, by the
     # experiment's prior over the task's own. Beliefs about that parameter count them by themselves.
     odds: Tensor | None = None
-    places: Places | None = None  # where a search ended, from which these were guessed
+    searched: Searched | None = None  # where a search ended, from which these were guessed
 
     @classmethod
     def single(cls, belief: Mixture) -> Guesses:

@@ -19,8 +19,9 @@ from torch.nn.functional import one_hot
 
 from aline.model.advice import Frame
 from aline.model.config import ModelConfig
-from aline.model.emulator import FIRST_TRUST, Evidence, trusted_mixture
+from aline.model.evidence import Evidence
 from aline.model.guesses import Guesses
+from aline.model.newton import FIRST_TRUST, trusted_mixture
 from aline.model.tokens import Mlp, octaves_of
 from aline.spaces.outcomes.mixture import STD_FLOOR, Mixture, mixture_start, read_mixture
 
@@ -131,7 +132,16 @@ class Joint:
         """What a learned likelihood says of how parameters depend on each other."""
         if self.network.emulator is None:
             return None
-        return self.network.evidence(self.encoded, self.network.places_of(self.guesses))
+        if self.guesses.searched is not None:
+            return self.guesses.searched.evidence
+        return self.network.evidence(self.encoded, self.around)
+
+    @property
+    def around(self) -> Frame:
+        """Where, and in which units, the evidence is."""
+        if self.guesses.searched is not None:
+            return self.guesses.searched.places.frame
+        return self.network.places_of(self.guesses)
 
     def guess_given(self, asked: Tensor, known: Known, own: Frame) -> Frame:
         """What the evidence says of parameters `asked` [batch, group, n], in units of `own`.
@@ -139,7 +149,7 @@ class Joint:
         Each guess says where they lie; known values say how likely each guess is.
         """
         assert self.evidence is not None
-        around = self.network.places_of(self.guesses)
+        around = self.around
         mean, std = (part[:, :, :, None] for part in around)
         away = ((known.values[:, :, None] - mean) / std).clamp(-FAR, FAR)
         at = asked[:, :, None].expand(*around.mean.shape[:3], -1)

@@ -21,11 +21,13 @@ from aline.errors import InternalError
 from aline.model.advice import Frame
 from aline.model.attention import Reading
 from aline.model.config import ModelConfig
-from aline.model.emulator import Emulator, Evidence, NewtonStep, points_around
+from aline.model.emulator import Emulator
 from aline.model.encoder import Encoded, Encoder, append_keys
+from aline.model.evidence import Evidence, Searched, points_around
 from aline.model.guesses import ByValue, Guesses, told_apart
 from aline.model.heads import Head
 from aline.model.joint import Conditional, Joint, Known
+from aline.model.newton import NewtonStep
 from aline.model.policy import PolicyHalf, Proposal, Read
 from aline.model.prior import PriorTokens, own_prior, seen_from
 from aline.model.search import LEAST_STD, STARTED_WIDE, Places, search, unit_points
@@ -55,7 +57,7 @@ class Summary(NamedTuple):
     decoded: Decoded
     moments: Tensor | None  # means, then log spreads, [batch, group, 2 * parameter]
     places: Tensor | None = None  # of several guesses, log weight and means [..., guess, 1 + p]
-    searched: Places | None = None  # where a search for the posterior ended
+    searched: Searched | None = None  # where a search for the posterior ended
     with_points: Decoded | None = None  # the parameters, then the goal's points, if at hand
 
 
@@ -158,7 +160,7 @@ class Network(Encoder):
         if self.emulator is None or self.config.guesses == 1:
             return Summary(decoded, moments)
         places = torch.cat([guesses.log_weight[..., None], guesses.frame.mean], -1)
-        return Summary(decoded, moments, places, guesses.places)
+        return Summary(decoded, moments, places, guesses.searched)
 
     def posterior(self, encoded: Encoded) -> Mixture:
         """Marginal posteriors [batch, group, parameter] on the network's scale."""
@@ -219,30 +221,43 @@ class Network(Encoder):
         frame = encoded.advice.parameter_frame() if prior is None else prior
         belief = belief if frame is None else belief.moved(*frame)
         found = [self._settled(encoded, Guesses.single(belief))]
-        start, places = (found[-1].log_weight, found[-1].frame), None
-        if self.config.search_stages and self.newton_steps:
-            places = self.searched(encoded, found[-1].frame)
-            start = places.log_weight, places.frame
-        elif self.newton_steps and self.config.guesses > 1:
+        if self.searches:
+            return [*found, self._after_search(encoded, read[0], found[0])]
+        start = found[-1].log_weight, found[-1].frame
+        if self.newton_steps and self.config.guesses > 1:
             look = partial(self._height, encoded)
             start = told_apart(found[-1].frame, self.search_points[0], look, self.by_value)
         for step in self.newton_steps:
             evidence = self.evidence(encoded, start[1])
             found.append(self._settled(encoded, step(read[0], evidence, *start)))
             start = found[-1].log_weight.detach(), self.places_of(found[-1])
-        found[-1] = replace(found[-1], places=places)
         return found
 
-    @torch.no_grad()
-    def searched(self, encoded: Encoded, guess: Frame) -> Places:
-        """Where a search with the learned likelihood ends that begins at a first guess.
+    @property
+    def searches(self) -> bool:
+        """Whether posteriors are searched for with the learned likelihood."""
+        return self.config.search_stages > 0 and len(self.newton_steps) > 0
 
-        One that was made already goes on for as many stages as it is to.
+    def _after_search(self, encoded: Encoded, tokens: Tensor, first: Guesses) -> Guesses:
+        """One step from each of the places where a search ends."""
+        searched = encoded.searched
+        if searched is None or searched.evidence is None:
+            searched = self._search(encoded, first.frame)
+        assert searched.evidence is not None
+        places, evidence = searched
+        guesses = self.newton_steps[0](tokens, evidence, places.log_weight, places.frame)
+        return replace(self._settled(encoded, guesses), searched=searched)
+
+    @torch.no_grad()
+    def _search(self, encoded: Encoded, guess: Frame) -> Searched:
+        """With the learned likelihood, from a first guess on, or from where one ended before.
+
+        A search that goes on after a few more observations takes one more stage.
         """
         stages, none = self.search_points, guess.mean.new_zeros(()).expand(guess.mean.shape[:-1])
         places = Places(none, guess.mean, STARTED_WIDE * guess.std)
-        if encoded.places is not None:
-            places, stages = encoded.places, stages[: encoded.stages]
+        if encoded.searched is not None:
+            places, stages = encoded.searched.places, stages[:1]
         height, prior = partial(self._height, encoded), self._frame_of_prior(encoded)
         least = LEAST_STD if prior is None else LEAST_STD * prior.std[:, :, None]
 
@@ -250,8 +265,10 @@ class Network(Encoder):
             return search(places, self.config.guesses, stages, height, least)
 
         if self.by_value is not None:
-            return self.by_value.searched(places, stages, look)
-        return look(places, stages)
+            places = self.by_value.searched(places, stages, look)
+        else:
+            places = look(places, stages)
+        return Searched(places, self.evidence(encoded, places.frame))
 
     @torch.no_grad()
     def _height(self, encoded: Encoded, points: Tensor) -> Tensor:

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from aline.model.advice import Frame
 
-POINTS = 128  # a stage, in all places together
+POINTS = 32  # a stage for each parameter, in all places together
+FEWEST = 2  # parameters that points are enough for
 EFFECTIVE = 0.15  # of the points of two stages, the share that is to count
 TURNS = 4  # of the power method that finds the direction in which points differ most
 HALVINGS = 8  # of the range of powers in which the right one is sought
@@ -43,6 +44,17 @@ class Places(NamedTuple):
         """Means and standard deviations."""
         return Frame(self.mean, self.std)
 
+    def as_tensor(self) -> Tensor:
+        """All of it, [..., place, 1 + 2 * parameter]."""
+        return torch.cat([self.log_weight[..., None], self.mean, self.std], -1)
+
+    @classmethod
+    def from_tensor(cls, whole: Tensor) -> Places:
+        """What `as_tensor` gave."""
+        count = whole.shape[-1] // 2
+        log_weight, mean, std = whole.split([1, count, count], -1)
+        return cls(log_weight[..., 0], mean, std)
+
     def spread(self, unit: Tensor) -> Tensor:
         """Points [..., place * n, parameter] around all places, by `unit` ones [n, parameter]."""
         spread = self.mean[..., None, :] + WIDENED * self.std[..., None, :] * unit
@@ -64,10 +76,11 @@ class Stage(NamedTuple):
 
 
 def unit_points(parameters: int, stages: int) -> Tensor:
-    """Of each stage [stage, POINTS, parameter]: a Sobol sequence of standard normal points."""
-    drawn = torch.quasirandom.SobolEngine(parameters).draw(1 + stages * POINTS)[1:]
+    """Of each stage [stage, point, parameter]: a Sobol sequence of standard normal points."""
+    count = POINTS * max(parameters, FEWEST)
+    drawn = torch.quasirandom.SobolEngine(parameters).draw(1 + stages * count)[1:]
     points: Tensor = torch.special.ndtri(drawn.clamp(0.005, 0.995))
-    return points.view(stages, POINTS, parameters)
+    return points.view(stages, count, parameters)
 
 
 def search(
@@ -77,14 +90,14 @@ def search(
     height: Callable[[Tensor], Tensor],
     least: Tensor | float = LEAST_STD,
 ) -> Places:
-    """`count` places, from one or as many; `stages` [stage, POINTS, parameter] are unit points.
+    """`count` places, from one or as many; `stages` [stage, point, parameter] are unit points.
 
     `height` gives the log posterior of points [..., n, parameter], up to a constant. No place is
     narrower than `least`.
     """
     places, before = start, None
     for unit in stages:
-        points = places.spread(unit[: POINTS // places.mean.shape[-2]])
+        points = places.spread(unit[: len(unit) // places.mean.shape[-2]])
         now = Stage(places, points, height(points))
         places = _moved(places, count, now, before)
         places = places._replace(std=places.std.clamp_min(least))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -16,6 +17,8 @@ from torch.nn import functional as F
 
 from aline.episodes import Context, Goal
 from aline.model import Encoded, Network, Summary
+from aline.model.evidence import Searched
+from aline.model.search import Places
 
 KEPT = 24  # lessons
 
@@ -30,6 +33,9 @@ class Lesson(NamedTuple):
     designs: Tensor  # [batch, n, design]
     wanted: Tensor  # [batch, n], from their mean over a state's designs
     prior: Tensor  # [batch, parameter, 2]
+    places: (
+        Tensor  # [batch, 1, place, number], where a search ended then; no place if none was made
+    )
 
     def loss(self, network: Network, known: tuple[Encoded, Summary] | None = None) -> Tensor:
         """Squared error of the policy's scores, each from its mean at a state.
@@ -49,6 +55,8 @@ class Lesson(NamedTuple):
         whole = network.encode(Context(self.seen, self.outcomes, prior=self.prior))
         visible = torch.arange(self.seen.shape[1]) < self.step[:, None, None]
         encoded = network.regroup(whole, visible)
+        if self.places.shape[2]:
+            encoded = replace(encoded, searched=Searched(Places.from_tensor(self.places)))
         return encoded, network.summary(encoded)
 
 

@@ -16,9 +16,9 @@ from aline.episodes import Context, Goal
 from aline.model import Encoded, Network, Summary
 from aline.model.advice import Advice
 from aline.model.emulator import LEAST, Emulator
+from aline.model.evidence import Searched
 from aline.model.guesses import Guesses
 from aline.model.joint import random_orders
-from aline.model.search import Places
 from aline.tasks import World
 from aline.training.notes import Notes
 from aline.training.possible_truths import PossibleTruths
@@ -46,8 +46,8 @@ class Played:
     possible_truths: PossibleTruths | None = None
     encoded: Encoded | None = None  # the context, by the network as it is in this update
     notes: Notes | None = None  # from playing, as long as the network is the one that played
-    # Prefixes [batch, prefix] that a round's updates learn from, and where a search has led there.
-    prefixes: tuple[Tensor, Places] | None = None
+    # Where searches for the posterior ended in play, after each number of observations.
+    searched: Searched | None = None
 
     @property
     def batch(self) -> int:
@@ -66,6 +66,14 @@ class Played:
     def read(self, network: Network, visible: Tensor, extra: Context | None = None) -> Encoded:
         """The context for groups that see some of it; with `extra`, of each its own."""
         return network.regroup(self.encode(network), visible, extra)
+
+    def after(self, network: Network, lengths: Tensor) -> Encoded:
+        """The context after `lengths` [batch, group] observations; play has searched it already."""
+        encoded = self.read(network, up_to(lengths, self.length))
+        if self.searched is None:
+            return encoded
+        rows = torch.arange(self.batch)[:, None]
+        return replace(encoded, searched=self.searched.at(rows, lengths))
 
 
 def up_to(lengths: Tensor, total: int) -> Tensor:
@@ -90,13 +98,8 @@ def inference_loss(
 
     All parameters are learned whatever the goal: the goal steers the policy, never the posterior.
     """
-    if played.prefixes is None:
-        lengths = stratified(played.batch, config.prefixes, played.length + 1, generator)
-        encoded = played.read(network, up_to(lengths, played.length))
-    else:
-        lengths, places = played.prefixes
-        encoded = played.read(network, up_to(lengths, played.length))
-        encoded = replace(encoded, places=places)
+    lengths = stratified(played.batch, config.prefixes, played.length + 1, generator)
+    encoded = played.after(network, lengths)
     truths = draw_truths(played, lengths, generator)
     loss = torch.zeros(())
     if count:
@@ -116,17 +119,6 @@ def inference_loss(
     if network.conditional is not None:
         loss = loss - _given_others(network, encoded, guesses[-1], truths, generator)
     return loss
-
-
-@torch.no_grad()
-def searched_prefixes(
-    network: Network, played: Played, config: TrainingConfig, generator: torch.Generator
-) -> tuple[Tensor, Places]:
-    """Prefixes that all updates of a round learn from: a search takes long and changes little."""
-    lengths = stratified(played.batch, config.prefixes, played.length + 1, generator)
-    places = network.guesses(played.read(network, up_to(lengths, played.length)))[-1].places
-    assert places is not None
-    return lengths, places
 
 
 def emulator_loss(emulator: Emulator, played: Played, generator: torch.Generator) -> Tensor:
@@ -199,7 +191,7 @@ def read_for_policy(network: Network, played: Played, steps: Tensor) -> tuple[En
 
     `steps` [batch, group] are the numbers of observations that each group has made.
     """
-    encoded = played.read(network, up_to(steps, played.length))
+    encoded = played.after(network, steps)
     if played.notes is None:
         return encoded, network.summary(encoded)
     return encoded, played.notes.after(steps, encoded)

@@ -1,8 +1,7 @@
-"""What q knew while episodes were played: the first update need not compute it again."""
+"""What the network knew while episodes were played: updates need not compute it again."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor
 from aline.engine.engine import Playing
 from aline.episodes import Goal, Offer
 from aline.model import Encoded, Summary
+from aline.model.evidence import Searched
 from aline.model.network import Decoded
 from aline.policies import LearnedPolicy, Memory
 
@@ -37,23 +37,37 @@ class Notes(NamedTuple):
         return Summary(decoded, None if moments is None else moments[at])
 
 
-@dataclass(frozen=True)
 class Noting:
-    """Plays as a learned policy does, and keeps what it knew at each choice."""
+    """Plays as a learned policy does, and keeps what it knew after each observation."""
 
-    policy: LearnedPolicy
-    steps: list[Summary] = field(default_factory=list)
+    def __init__(self, policy: LearnedPolicy):
+        self.policy = policy
+        self.before: list[Summary] = []  # before each observation
+        self.last: Playing | None = None  # the state after the last one
 
     def begin(self, goal: Goal) -> Memory:
         """Nothing measured yet."""
-        return self.policy.begin(goal)
+        return self._kept(self.policy.begin(goal))
 
     def choose(self, memory: Memory, offer: Offer | None, generator: torch.Generator) -> Tensor:
         """The policy's choice."""
-        assert isinstance(memory.state, Playing)
-        self.steps.append(memory.state.summary)
         return self.policy.choose(memory, offer, generator)
 
     def observe(self, memory: Memory, design: Tensor, outcome: Tensor) -> Memory:
         """As the policy does."""
-        return self.policy.observe(memory, design, outcome)
+        assert self.last is not None
+        self.before.append(self.last.summary)
+        return self._kept(self.policy.observe(memory, design, outcome))
+
+    def _kept(self, memory: Memory) -> Memory:
+        assert isinstance(memory.state, Playing)
+        self.last = memory.state
+        return memory
+
+    @property
+    def searched(self) -> Searched | None:
+        """Where its searches ended, after 0, 1, ... observations; None if it made none."""
+        if self.last is None or not self.last.network.searches:
+            return None
+        found = [one.searched for one in (*self.before, self.last.summary)]
+        return Searched.side_by_side([one for one in found if one is not None])

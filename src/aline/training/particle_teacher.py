@@ -76,7 +76,11 @@ class ParticleTeacher:
         wanted = SHARPNESS * worth / spread_near(worth, step)[:, None]
         seen, goal = played.context, played.goal.parameters
         prior = own_prior(*goal.shape) if seen.prior is None else seen.prior
-        return Lesson(seen.designs, seen.outcomes, step, goal, designs, wanted, prior)
+        searched = known[1].searched
+        places = wanted.new_zeros(len(step), 1, 0, 0)
+        if searched is not None:
+            places = searched.places.as_tensor()
+        return Lesson(seen.designs, seen.outcomes, step, goal, designs, wanted, prior, places)
 
     def worth(
         self,

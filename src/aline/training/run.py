@@ -20,7 +20,6 @@ from aline.episodes.play import Offers, anywhere
 from aline.errors import CheckpointError, InputError, InternalError
 from aline.files import read_tensors, write_tensors
 from aline.model import Model, Network
-from aline.model.advice import Advice
 from aline.model.emulator import Emulator
 from aline.policies import LearnedPolicy
 from aline.tasks import PREDICTIONS, Spec, Task, World
@@ -28,7 +27,7 @@ from aline.training.budget import Budget
 from aline.training.config import TrainingConfig
 from aline.training.interruption import Interruption
 from aline.training.lessons import Lessons
-from aline.training.losses import Played, searched_prefixes, target_log_prob, up_to
+from aline.training.losses import Played, target_log_prob
 from aline.training.metrics import Metrics
 from aline.training.notes import Notes, Noting
 from aline.training.objective import Losses, PolicyLoss, check_finite
@@ -157,9 +156,6 @@ class Run:
         with torch.no_grad():
             played = self.play(joint, generator)
         self.emulate(played, generator)
-        if self.network.config.search_stages and self.network.newton_steps:
-            prefixes = searched_prefixes(self.network, played, self.config, generator)
-            played = replace(played, prefixes=prefixes)
         for update in range(self.config.updates):
             teach = update < self.config.policy_updates
             informed = None
@@ -209,8 +205,10 @@ class Run:
         policy: LearnedPolicy | RandomPolicy | Noting = RandomPolicy(spec.design)
         if joint:
             policy, count = self.playing_policy(prior, generator)
-            if self.is_noting and not count:
-                policy = Noting(policy)
+        elif self.network.searches:  # which it does beside designs that are given, too
+            policy = LearnedPolicy(BatchEngine(self.network), prior=prior)
+        if isinstance(policy, LearnedPolicy) and (self.network.searches or self.is_noting):
+            policy = Noting(policy)
         with torch.inference_mode():  # which keeps no books at all
             context = play(
                 policy,
@@ -223,12 +221,15 @@ class Run:
             )
         context = Context(context.designs.clone(), context.outcomes.clone(), prior=prior)
         advice = self.network.advisor.read(context)
-        others = None
-        if self.config.possible_truths and has_parameter_likelihood(self.task):
-            others = self.possible_truths(world.theta, context, advice, generator)
         outcomes = world.answer(goal.points, generator)
-        notes = Notes.of(policy.steps) if isinstance(policy, Noting) else None
-        return Played(world, goal, context, outcomes, advice, others, notes=notes)
+        notes, searched = None, None
+        if isinstance(policy, Noting):
+            notes = Notes.of(policy.before) if self.is_noting and not count else None
+            searched = policy.searched
+        played = Played(world, goal, context, outcomes, advice, notes=notes, searched=searched)
+        if self.config.possible_truths and has_parameter_likelihood(self.task):
+            return replace(played, possible_truths=self.possible_truths(played, generator))
+        return played
 
     def worlds(self, batch: int, prior: Tensor | None, generator: torch.Generator) -> World:
         """Truths from priors [batch, parameter, 2], or from the task's own."""
@@ -248,17 +249,13 @@ class Run:
         policy = self.network.policy
         return policy is not None and self.network.is_box and policy.summary is not None
 
-    def possible_truths(
-        self, truth: Tensor, context: Context, advice: Advice, generator: torch.Generator
-    ) -> PossibleTruths:
+    def possible_truths(self, played: Played, generator: torch.Generator) -> PossibleTruths:
         """Other truths, from what q makes of the data at the start of each stage."""
-        starts = torch.tensor([stage_starts(context.length)]).expand(len(truth), -1)
-        whole = self.network.encode(context, advice)
-        q = self.network.guesses(self.network.regroup(whole, up_to(starts, context.length)))[-1]
+        starts = torch.tensor([stage_starts(played.length)]).expand(played.batch, -1)
+        q = self.network.guesses(played.after(self.network, starts))[-1]
         check_finite(q.parts.mean.sum(), "a posterior's mean")  # before anything is drawn from it
-        return PossibleTruths.of(
-            self.task, truth, context, q, self.config.possible_truths, generator
-        )
+        count, truth = self.config.possible_truths, played.world.theta
+        return PossibleTruths.of(self.task, truth, played.context, q, count, generator)
 
     def mixed(
         self, goal: Goal, world: World, prior: Tensor | None, generator: torch.Generator
@@ -337,7 +334,7 @@ class Run:
     def gain(self, played: Played) -> float:
         """J (Eq. 9), in nats gained over the prior."""
         ends = torch.tensor([0, played.length]).expand(played.batch, 2)
-        encoded = played.read(self.network, up_to(ends, played.length))
+        encoded = played.after(self.network, ends)
         before, after = target_log_prob(self.network, encoded, played).unbind(1)
         return float(((after - before) * played.goal.count).mean())
 
