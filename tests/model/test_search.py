@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from aline.model.search import POINTS, Places, cut, fitted, search, tempered, unit_points
+from aline.model.search import Places, cut, fitted, search, tempered, unit_points
 
 PRIOR = Places(torch.zeros(1), torch.zeros(1, 3), torch.ones(1, 3))
 
@@ -73,14 +73,21 @@ def test_episodes_do_not_disturb_each_other() -> None:
 
 def test_sides_share_all_points() -> None:
     points = unit_points(2, 1)[0]
-    sides = cut(points, torch.zeros(POINTS), 4)
-    assert sides.shape == (4, POINTS)
+    sides = cut(points, torch.zeros(len(points)), 4)
+    assert sides.shape == (4, len(points))
     assert bool((sides.sum(0) == 1).all())
-    assert int(sides.sum(1).min()) > POINTS / 16
+    assert int(sides.sum(1).min()) > len(points) / 16
 
 
 def test_a_place_without_points_stays_a_number() -> None:
     points = unit_points(2, 1)[0]
-    shares = torch.tensor([[0.0], [-1e4]]).expand(2, POINTS)
-    found = fitted(points, torch.full((POINTS,), -math.log(POINTS)), shares)
+    count = len(points)
+    shares = torch.tensor([[0.0], [-1e4]]).expand(2, count)
+    found = fitted(points, torch.full((count,), -math.log(count)), shares)
     assert all(bool(part.isfinite().all()) for part in found)
+
+
+def test_places_survive_as_one_tensor() -> None:
+    places = Places(torch.randn(2, 4), torch.randn(2, 4, 3), torch.rand(2, 4, 3))
+    for part, again in zip(places, Places.from_tensor(places.as_tensor()), strict=True):
+        torch.testing.assert_close(again, part)

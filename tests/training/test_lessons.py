@@ -26,6 +26,7 @@ def lesson(seed: int = 0) -> Lesson:
         spec.design.sample(BATCH, COMPARED, generator),
         torch.randn(BATCH, COMPARED, generator=generator),
         own_prior(BATCH, len(spec.parameters)),
+        torch.zeros(BATCH, 1, 0, 0),
     )
 
 

@@ -27,7 +27,7 @@ from aline.spaces.outcomes.mixture import STD_FLOOR, Mixture, mixture_start, rea
 
 if TYPE_CHECKING:
     from aline.model.encoder import Encoded
-    from aline.model.network import Network
+    from aline.model.inference import Inference
 
 FAR = 8.0  # marginal standard deviations beyond which a value is as good as any other
 WIDE = 3.0  # prior standard deviations that count as the whole range of a parameter
@@ -112,7 +112,7 @@ class Joint:
     torch.Size([1, 1, 5, 4])
     """
 
-    network: Network
+    network: Inference
     encoded: Encoded
     guesses: Guesses
 

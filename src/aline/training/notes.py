@@ -11,7 +11,7 @@ from aline.engine.engine import Playing
 from aline.episodes import Goal, Offer
 from aline.model import Encoded, Summary
 from aline.model.evidence import Searched
-from aline.model.network import Decoded
+from aline.model.inference import Decoded
 from aline.policies import LearnedPolicy, Memory
 
 
