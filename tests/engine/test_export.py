@@ -29,7 +29,9 @@ pytest.importorskip("onnxscript", reason="onnxscript is not installed")
 
 TASK = get("location").fitted()
 TINY = {"width": 8, "heads": 2, "layers": 1, "policy_layers": 1, "feedforward": 8}
-CONFIG = ModelConfig(**TINY, components=2, octaves=1, zoom_layers=1, newton_steps=1, guesses=2)  # type: ignore[arg-type]
+CONFIG = ModelConfig(
+    **TINY, components=2, octaves=1, zoom_layers=1, newton_steps=1, search_stages=2, guesses=2
+)  # type: ignore[arg-type]
 TOLERANCE = 1e-5
 
 

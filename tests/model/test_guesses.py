@@ -9,8 +9,7 @@ import aline
 from aline.model import ModelConfig, fresh
 from aline.model.advice import Frame
 from aline.model.evidence import Evidence, points_around
-from aline.model.guesses import ByValue, Guesses, fitted_sides
-from aline.model.search import cut, unit_points
+from aline.model.guesses import ByValue, Guesses
 from aline.spaces.outcomes.mixture import Mixture
 
 NOISE = 0.05
@@ -54,28 +53,6 @@ def test_a_known_value_picks_the_guess() -> None:
     torch.testing.assert_close(weight, torch.tensor([[1.0, 0.0], [0.0, 1.0]]))
 
 
-def test_weighed_points_are_cut_between_two_modes() -> None:
-    """Where parameters may change places, on either side of the line on which they are equal."""
-    points = unit_points(2, 1)[0, :16]
-    places = torch.tensor([[-1.0, 1.0], [1.0, -1.0]])
-    away = (points[:, None] - places).square().sum(-1)
-    log_weight = (-0.5 * away / 0.3**2).logsumexp(-1)
-    mass, sides = fitted_sides(points, log_weight, cut(points, log_weight, 2))
-    torch.testing.assert_close(mass.exp(), torch.tensor([0.5, 0.5]), atol=0.1, rtol=0)
-    found = sides.mean[sides.mean[:, 0].argsort()]
-    torch.testing.assert_close(found, places, atol=0.3, rtol=0)
-    assert sides.std.max() < 0.6
-
-
-def test_points_of_one_place_leave_the_other_side_light() -> None:
-    points = unit_points(3, 1)[0, :24]
-    log_weight = -50 * (points - points[4]).square().sum(-1)
-    mass, sides = fitted_sides(points, log_weight, cut(points, log_weight, 2))
-    likelier = int(mass.argmax())
-    torch.testing.assert_close(sides.mean[likelier], points[4], atol=0.1, rtol=0)
-    assert all(part.isfinite().all() for part in (mass, *sides))
-
-
 def test_the_mass_near_guesses_is_that_of_a_mixture_of_normals() -> None:
     """Two normals of known mass, told by their log density alone."""
     mass, spread = torch.tensor([0.2, 0.8]), torch.tensor([0.05, 0.1])
@@ -92,7 +69,7 @@ def test_the_mass_near_guesses_is_that_of_a_mixture_of_normals() -> None:
 
 def test_a_network_with_guesses_knows_the_joint_posterior() -> None:
     spec = aline.tasks.get("linear").fitted().spec
-    config = ModelConfig(**SIZES, guesses=2)
+    config = ModelConfig(**SIZES, search_stages=2, guesses=2)
     network = fresh(spec, config, seeded(0)).eval()
     encoded = network.encode(random_context(spec, 2, 3))
     joint = network.joint(encoded)
@@ -117,12 +94,16 @@ def test_each_value_has_a_guess_that_reaches_no_other() -> None:
     torch.testing.assert_close(places.std[:, 1:], torch.ones(3, 2))
 
 
+def searching(guesses: int) -> ModelConfig:
+    return ModelConfig(**{**SIZES, "search_stages": 2, "guesses": guesses})
+
+
 def test_values_share_points_evenly_whatever_their_number() -> None:
-    """Four parameters have 32 points, which three values cannot share."""
+    """Four parameters have 128 points, which three values cannot share."""
     task = trend_task()
     more = {**task.spec.parameters.priors, "other": torch.distributions.Uniform(0.0, 1.0)}
     task = trend_task(parameters=more)
-    network = fresh(task.spec, ModelConfig(**{**SIZES, "newton_steps": 1, "guesses": 3}), seeded(0))
+    network = fresh(task.spec, searching(3), seeded(0))
     found = network.posterior(network.encode(random_context(task.spec, 2, 4)))
     assert bool(found.mean.isfinite().all())
 
@@ -130,9 +111,9 @@ def test_values_share_points_evenly_whatever_their_number() -> None:
 def test_a_number_of_guesses_that_nothing_can_make_is_refused() -> None:
     task = aline.tasks.get("linear")
     with pytest.raises(aline.errors.InputError, match="guesses are 1, 2 or 4"):
-        fresh(task.spec, ModelConfig(**{**SIZES, "guesses": 3}), seeded(0))
+        fresh(task.spec, searching(3), seeded(0))
     with pytest.raises(aline.errors.InputError, match="use guesses=3"):
-        fresh(trend_task().spec, ModelConfig(**{**SIZES, "guesses": 2}), seeded(0))
+        fresh(trend_task().spec, searching(2), seeded(0))
 
 
 def test_values_weigh_as_their_prior_has_them() -> None:
@@ -168,7 +149,7 @@ def test_a_prior_chosen_for_an_experiment_counts_once() -> None:
 def test_evidence_compares_values_by_their_likelihood_alone() -> None:
     """Along the discrete parameter there is neither slope nor bend."""
     task = trend_task()
-    network = fresh(task.spec, ModelConfig(**{**SIZES, "newton_steps": 1, "guesses": 3}), seeded(0))
+    network = fresh(task.spec, searching(3), seeded(0))
     context = random_context(task.spec, 2, 4)
     encoded = network.encode(context)
     start = Frame(torch.zeros(2, 1, 3, 3), torch.ones(2, 1, 3, 3))

@@ -376,7 +376,7 @@ def test_a_box_policy_proposes_a_point_of_the_box() -> None:
     ("sizes", "message"),
     [
         ({"width": 30, "heads": 4}, "width must be a multiple of heads, got width 30 and 4 heads"),
-        ({"search_stages": 2, "newton_steps": 2}, "need newton_steps=1, got 2"),
+        ({"guesses": 2, "newton_steps": 2}, "search_stages and newton_steps=1, got 0 and 2"),
         ({"zoom_layers": 1, "shortcuts": False}, "zoom_layers need shortcuts and a width"),
         ({"zoom_layers": 1, "width": 36}, "got width 36 and 4 heads"),
         ({"policy_layers": 4}, r"policy_layers must lie in \[1, layers = 3\], got 4"),

@@ -21,7 +21,7 @@ def test_a_narrow_posterior_is_found_from_the_prior() -> None:
     def height(points: Tensor) -> Tensor:
         return normal(points, truth, std) + normal(points, torch.zeros(3), 1.0)
 
-    found = search(PRIOR, 2, unit_points(3, 9), height)
+    found, _ = search(PRIOR, 2, unit_points(3, 9), height)
     share = found.log_weight.exp()[:, None]
     torch.testing.assert_close((share * found.mean).sum(0), truth, atol=std, rtol=0)
     assert float(found.std.max()) < 3 * std
@@ -35,7 +35,7 @@ def test_parameters_that_may_change_places_are_found_in_both() -> None:
         return both.logsumexp(0)
 
     start = Places(torch.zeros(1), torch.zeros(1, 2), torch.ones(1, 2))
-    found = search(start, 4, unit_points(2, 6), height)
+    found, _ = search(start, 4, unit_points(2, 6), height)
     near_first = (found.mean - first).norm(dim=-1) < 0.2
     near_second = (found.mean - second).norm(dim=-1) < 0.2
     assert bool((near_first | near_second | (found.log_weight < -5)).all())
@@ -44,7 +44,9 @@ def test_parameters_that_may_change_places_are_found_in_both() -> None:
 
 
 def test_without_data_the_places_are_those_of_the_prior() -> None:
-    found = search(PRIOR, 2, unit_points(3, 3), lambda points: normal(points, torch.zeros(3), 1.0))
+    found, _ = search(
+        PRIOR, 2, unit_points(3, 3), lambda points: normal(points, torch.zeros(3), 1.0)
+    )
     share = found.log_weight.exp()[:, None]
     mean = (share * found.mean).sum(0)
     square = (share * (found.std.square() + found.mean.square())).sum(0)
@@ -54,8 +56,8 @@ def test_without_data_the_places_are_those_of_the_prior() -> None:
 
 def test_weights_are_tempered_only_where_too_few_count() -> None:
     even, uneven = torch.randn(100) * 0.3, torch.randn(100) * 30
-    torch.testing.assert_close(tempered(even), even.log_softmax(-1))
-    effective = 1 / tempered(uneven).exp().square().sum()
+    torch.testing.assert_close(tempered(even, 15.0), even.log_softmax(-1))
+    effective = 1 / tempered(uneven, 15.0).exp().square().sum()
     assert 10 < float(effective) < 30
 
 
@@ -66,8 +68,8 @@ def test_episodes_do_not_disturb_each_other() -> None:
     def height(points: Tensor) -> Tensor:
         return normal(points, truths[:, None], 0.1)
 
-    both = search(start, 2, unit_points(3, 3), height)
-    alone = search(PRIOR, 2, unit_points(3, 3), lambda points: normal(points, truths[1], 0.1))
+    both, _ = search(start, 2, unit_points(3, 3), height)
+    alone, _ = search(PRIOR, 2, unit_points(3, 3), lambda points: normal(points, truths[1], 0.1))
     torch.testing.assert_close(both.mean[1], alone.mean)
 
 

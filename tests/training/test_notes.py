@@ -77,5 +77,6 @@ def test_a_search_that_was_made_is_not_made_again(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(network, "_search", fail)
     network.joint(replace(encoded, searched=searched)).sample(3, generator)
-    with pytest.raises(AssertionError, match="it searched"):  # after which it is to go on
-        network.guesses(replace(encoded, searched=searched._replace(evidence=None)))
+    network.guesses(replace(encoded, searched=searched._replace(evidence=None)))
+    with pytest.raises(AssertionError, match="it searched"):
+        network.guesses(encoded)

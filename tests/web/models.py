@@ -19,5 +19,5 @@ def model_named(name: str) -> Model:
     """A shipped model; of detection an untrained one, where its weights are not there yet."""
     if (Path(zoo.__file__).parent / name).is_dir():
         return aline.load(name)
-    task, config = get(name).fitted(), ModelConfig(priors=True, guesses=2, **SIZES)  # type: ignore[arg-type]
+    task, config = get(name).fitted(), ModelConfig(priors=True, search_stages=2, guesses=2, **SIZES)  # type: ignore[arg-type]
     return Model(fresh(task.spec, config, seeded(0)).eval().requires_grad_(False))

@@ -77,8 +77,9 @@ class BatchEngine:
     def extend(self, state: Playing, design: Tensor, outcome: Tensor) -> Playing:
         """With one more observation; a search for the posterior goes on from where it was."""
         grown = self.network.extend(state.encoded, design, outcome)
-        if self.network.searches and state.summary.searched is not None:
-            grown = replace(grown, searched=state.summary.searched._replace(evidence=None))
+        before = state.summary.searched
+        if before is not None:
+            grown = replace(grown, searched=self.network.search_on(grown, before))
         return Playing(self.network, grown)
 
     def context(self, state: Playing) -> Context:

@@ -54,13 +54,12 @@ class ModelConfig:
     # Whether it also sees logarithms of what designs and parameters make together: of distances,
     # say, which matter most where they are small.
     emulator_logs: bool = True
-    # Whether steps begin at one place, or at several that the learned likelihood tells apart: a
-    # posterior may have several modes (model/guesses.py). Two, or one for each value of a discrete
-    # parameter.
-    guesses: int = 1
-    # How many stages a search takes with the learned likelihood, before any Newton step, for where
-    # the posterior lies (model/search.py).
+    # How many stages a search for the posterior takes with the learned likelihood, before the step
+    # (model/search.py).
     search_stages: int = 0
+    # How many places it looks at: a posterior may have several modes (model/guesses.py). Two or
+    # four, or one for each value of a discrete parameter.
+    guesses: int = 1
     # Whether q also knows every parameter given others (model/joint.py).
     joint: bool = True
     # Whether priors may be chosen, and values known, at run time (model/prior.py).
@@ -88,10 +87,11 @@ class ModelConfig:
                 "zoom_layers need shortcuts and a width that is a multiple of twice the heads, got "
                 f"width {self.width} and {self.heads} heads: change these, or use zoom_layers=0"
             )
-        if self.search_stages and self.newton_steps != 1:
+        if self.guesses > 1 and not (self.search_stages and self.newton_steps == 1):
             raise InputError(
-                "after a search one step follows from each place: search_stages need "
-                f"newton_steps=1, got {self.newton_steps}"
+                "several guesses are where a search ends, and one step follows from each: use "
+                f"search_stages and newton_steps=1, got {self.search_stages} and "
+                f"{self.newton_steps}"
             )
         if not 1 <= self.policy_layers <= self.layers:
             raise InputError(

@@ -7,13 +7,14 @@ narrow it is, and say how the parameters depend on each other.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from aline.model.advice import Frame
-from aline.model.search import Places
+from aline.model.search import Places, Stage
 
 FARTHEST = 2.0  # standard deviations that a step may move a guess
 NARROWEST, WIDEST = 0.05, 2.0  # by what factor it may change the guess's spread
@@ -101,7 +102,8 @@ class Searched(NamedTuple):
     """Where a search for the posterior ended, and what the data say there."""
 
     places: Places
-    evidence: Evidence | None = None  # None where the search is to go on first
+    evidence: Evidence | None = None  # None where the data are to be looked at anew
+    stages: Sequence[Stage] = ()  # with which the search can go on
 
     def at(self, *index: Tensor) -> Searched:
         """Of some episodes and steps, where the first two axes are these."""

@@ -8,7 +8,6 @@ one of a few values, each value has a guess: the parameters of two models may li
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -18,14 +17,10 @@ from torch import Tensor
 from aline.errors import InputError
 from aline.model.advice import Frame
 from aline.model.evidence import Searched
-from aline.model.search import LEAST_STD, Places, cut
+from aline.model.search import Places
 from aline.spaces import Parameters
 from aline.spaces.outcomes.mixture import STD_FLOOR, Mixture
 
-POINTS = 8  # for each parameter, at which the learned likelihood looks for two places
-LIGHTEST = -20.0  # a side's log mass, below which there is nothing
-WIDENED = 1.2  # by how much points are spread beyond a guess, which may be too narrow
-CLOSEST = 0.2  # the least spread of a side, in units of what the points were spread by
 WITHIN_VALUE = 0.02  # the spread of a guess about a discrete parameter: it reaches no other value
 
 
@@ -131,27 +126,16 @@ class ByValue:
         mean = torch.where(self.is_column, self.centres, frame.mean)
         return Frame(mean, frame.std.masked_fill(self.is_column, within).expand(mean.shape))
 
-    def searched(
-        self, places: Places, stages: Tensor, look: Callable[[Places, Tensor], Places]
-    ) -> Places:
-        """A search that leaves each place at its own value; the first may be one for all."""
-        frame = self.pinned(places.frame, LEAST_STD)
-        weight = places.log_weight.expand(frame.mean.shape[:-1])
-        found = look(Places(weight, *frame), stages.masked_fill(self.is_column, 0.0))
-        return Places(found.log_weight, *self.pinned(found.frame))
+    def places(self, places: Places, within: float = WITHIN_VALUE) -> Places:
+        """Each at its own value; what was one place for all may become several."""
+        frame = self.pinned(places.frame, within)
+        return Places(places.log_weight.expand(frame.mean.shape[:-1]), *frame)
 
     def settled(self, parts: Mixture) -> Mixture:
         """Beliefs [..., value, parameter], about the discrete one at each guess's own value."""
         mean = torch.where(self.is_column[:, None], self.centres[..., None], parts.mean)
         std = parts.std.masked_fill(self.is_column[:, None], WITHIN_VALUE)
         return replace(parts, mean=mean, std=std)
-
-    def of_points(self, points: Tensor) -> tuple[Tensor, Tensor]:
-        """Points [..., n, parameter] shared out among the values; which are whose [value, n]."""
-        count, values = points.shape[-2], len(self.centres)
-        whose = torch.arange(count) * values // count
-        shared = torch.where(self.is_column, self.centres[whose], points)
-        return shared, whose == torch.arange(values)[:, None]
 
     def log_prior(self, prior: Frame | None) -> Tensor:
         """Of each value [..., value], by the task's prior or those [..., parameter] chosen."""
@@ -170,45 +154,6 @@ class ByValue:
             return None
         over = self.log_prior(prior) - self.log_prior(None)
         return over[..., None] * self.is_column
-
-
-@torch.no_grad()
-def told_apart(
-    guess: Frame, unit: Tensor, height: Callable[[Tensor], Tensor], by_value: ByValue | None
-) -> tuple[Tensor, Frame]:
-    """Where the posterior lies, by points all over a guess [batch, group, 1, parameter].
-
-    Points are at the first of `unit` [n, parameter] ones; `height` gives the log posterior of
-    points. Log weights [batch, group, guess] and frames of several places.
-    """
-    # As many for each value of a discrete parameter.
-    each = 1 if by_value is None else len(by_value.centres)
-    unit = unit[: POINTS * unit.shape[-1] // each * each]
-    away, unit = unit.square(), WIDENED * unit
-    points, sides = guess.mean + guess.std * unit, None
-    if by_value is not None:
-        points, sides = by_value.of_points(points)
-        away = away.masked_fill(by_value.is_column, 0.0)
-    found = height(points) + 0.5 * away.sum(-1)
-    unit = unit.expand(points.shape)
-    if sides is None:
-        sides = cut(unit, found, 2)
-    log_weight, parts = fitted_sides(unit, found, sides)
-    places = Frame(guess.mean + guess.std * parts.mean, guess.std * parts.std)
-    return log_weight, places if by_value is None else by_value.pinned(places)
-
-
-def fitted_sides(points: Tensor, log_weight: Tensor, sides: Tensor) -> tuple[Tensor, Frame]:
-    """Of weighed points [..., n, parameter], what lies on each side [..., side, n].
-
-    Log masses [..., side], means and standard deviations [..., side, parameter].
-    """
-    parts = log_weight.log_softmax(-1)[..., None, :].masked_fill(~sides, 2 * LIGHTEST)
-    share = parts.softmax(-1)[..., None]
-    mean = (share * points[..., None, :, :]).sum(-2)
-    square = (share * (points[..., None, :, :] - mean[..., None, :]).square()).sum(-2)
-    mass = parts.exp().sum(-1).log().clamp_min(LIGHTEST).log_softmax(-1)
-    return mass, Frame(mean, square.clamp_min(CLOSEST**2).sqrt())
 
 
 def moments_of(belief: Mixture) -> Frame:

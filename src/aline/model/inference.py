@@ -7,6 +7,7 @@ come as [batch, group, ...].
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -23,12 +24,12 @@ from aline.model.config import ModelConfig
 from aline.model.emulator import Emulator
 from aline.model.encoder import Encoded, Encoder
 from aline.model.evidence import Evidence, Searched, points_around
-from aline.model.guesses import ByValue, Guesses, told_apart
+from aline.model.guesses import ByValue, Guesses
 from aline.model.heads import Head
 from aline.model.joint import Conditional, Joint, Known
 from aline.model.newton import NewtonStep
 from aline.model.prior import PriorTokens, own_prior, seen_from
-from aline.model.search import LEAST_STD, STARTED_WIDE, Places, search, unit_points
+from aline.model.search import LEAST_STD, STARTED_WIDE, Places, Stage, search, unit_points
 from aline.model.tokens import Added
 from aline.model.zoom import RawObservations, Zoom
 from aline.spaces import Belief, Real
@@ -164,9 +165,6 @@ class Inference(Encoder):
         if self.searches:
             return [*found, self._after_search(encoded, read[0], found[0])]
         start = found[-1].log_weight, found[-1].frame
-        if self.newton_steps and self.config.guesses > 1:
-            look = partial(self._height, encoded)
-            start = told_apart(found[-1].frame, self.search_points[0], look, self.by_value)
         for step in self.newton_steps:
             evidence = self.evidence(encoded, start[1])
             found.append(self._settled(encoded, step(read[0], evidence, *start)))
@@ -180,35 +178,49 @@ class Inference(Encoder):
 
     def _after_search(self, encoded: Encoded, tokens: Tensor, first: Guesses) -> Guesses:
         """One step from each of the places where a search ends."""
-        searched = encoded.searched
-        if searched is None or searched.evidence is None:
-            searched = self._search(encoded, first.frame)
-        assert searched.evidence is not None
-        places, evidence = searched
+        searched = encoded.searched or self._search(encoded, first.frame)
+        places, evidence = searched.places, searched.evidence
+        if evidence is None:
+            evidence = self.evidence(encoded, places.frame)
         guesses = self.newton_steps[0](tokens, evidence, places.log_weight, places.frame)
+        searched = searched._replace(evidence=evidence)
         return replace(self._settled(encoded, guesses), searched=searched)
 
     @torch.no_grad()
     def _search(self, encoded: Encoded, guess: Frame) -> Searched:
-        """With the learned likelihood, from a first guess on, or from where one ended before.
+        """With the learned likelihood, from a first guess [batch, group, 1, parameter] on."""
+        none = guess.mean.new_zeros(guess.mean.shape[:-1])
+        start = Places(none, guess.mean, STARTED_WIDE * guess.std)
+        return self._go_on(encoded, start, self.search_points)
 
-        A search that goes on after a few more observations takes one more stage.
-        """
-        stages, none = self.search_points, guess.mean.new_zeros(()).expand(guess.mean.shape[:-1])
-        places = Places(none, guess.mean, STARTED_WIDE * guess.std)
-        if encoded.searched is not None:
-            places, stages = encoded.searched.places, stages[:1]
-        height, prior = partial(self._height, encoded), self._frame_of_prior(encoded)
+    @torch.no_grad()
+    def search_on(self, encoded: Encoded, before: Searched) -> Searched:
+        """By one stage, from where a search ended before the last observation [batch, 1, ...]."""
+        context = encoded.context
+        last = Context(context.designs[:, None, -1:], context.outcomes[:, None, -1:])
+        stages = [
+            stage._replace(height=stage.height + self._likelihood_of(stage.points, last))
+            for stage in before.stages
+        ]
+        turn = context.length % len(self.search_points)  # not always the same points
+        return self._go_on(encoded, before.places, self.search_points[turn, None], stages)
+
+    def _likelihood_of(self, points: Tensor, seen: Context) -> Tensor:
+        return self.learned_emulator.log_prob(points[:, 0], seen).sum(-1)[:, None]
+
+    def _go_on(
+        self, encoded: Encoded, start: Places, units: Tensor, before: Sequence[Stage] = ()
+    ) -> Searched:
+        prior, values = self._frame_of_prior(encoded), self.by_value
         least = LEAST_STD if prior is None else LEAST_STD * prior.std[:, :, None]
-
-        def look(places: Places, stages: Tensor) -> Places:
-            return search(places, self.config.guesses, stages, height, least)
-
-        if self.by_value is not None:
-            places = self.by_value.searched(places, stages, look)
-        else:
-            places = look(places, stages)
-        return Searched(places, self.evidence(encoded, places.frame))
+        if values is not None:  # each place stays at its own value
+            start = values.places(start, LEAST_STD)
+            units = units.masked_fill(values.is_column, 0.0)
+        height = partial(self._height, encoded)
+        places, stages = search(start, self.config.guesses, units, height, least, before)
+        if values is not None:
+            places = values.places(places)
+        return Searched(places, self.evidence(encoded, places.frame), stages)
 
     @torch.no_grad()
     def _height(self, encoded: Encoded, points: Tensor) -> Tensor:

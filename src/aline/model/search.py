@@ -1,15 +1,17 @@
 """A search for where the posterior lies, with a learned likelihood.
 
 It goes in stages. Points are spread over a few places and weighed by the likelihood; then each
-place moves to where its points weigh most, and narrows. Where few points count, as at first, their
-weights are raised to a power below one, so that no stage jumps to a conclusion: places narrow only
-as fast as points can follow them (adaptive importance sampling, tempered).
+place moves to where points weigh most, those of earlier stages too, and narrows. Where few points
+count, as at first, their weights are raised to a power below one, so that no stage jumps to a
+conclusion: places narrow only as fast as points can follow them (adaptive importance sampling,
+tempered). With another observation a search goes on: points of earlier stages are weighed anew by
+that observation alone.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -19,7 +21,8 @@ from aline.model.advice import Frame
 
 POINTS = 32  # a stage for each parameter, in all places together
 FEWEST = 2  # parameters that points are enough for
-EFFECTIVE = 0.15  # of the points of two stages, the share that is to count
+EFFECTIVE = 0.3  # as many points are to count as this share of a stage
+KEPT = 3  # stages whose points count together
 TURNS = 4  # of the power method that finds the direction in which points differ most
 HALVINGS = 8  # of the range of powers in which the right one is sought
 LEAST_LOG_POWER = -7.0
@@ -86,47 +89,49 @@ def unit_points(parameters: int, stages: int) -> Tensor:
 def search(
     start: Places,
     count: int,
-    stages: Tensor,
+    units: Tensor,
     height: Callable[[Tensor], Tensor],
     least: Tensor | float = LEAST_STD,
-) -> Places:
-    """`count` places, from one or as many; `stages` [stage, point, parameter] are unit points.
+    before: Sequence[Stage] = (),
+) -> tuple[Places, list[Stage]]:
+    """`count` places, from one or as many, and the last stages; `units` [stage, point, parameter].
 
     `height` gives the log posterior of points [..., n, parameter], up to a constant. No place is
-    narrower than `least`.
+    narrower than `least`. A search that goes on has the stages `before`, whose heights may have
+    changed since: their points show where to look first.
     """
-    places, before = start, None
-    for unit in stages:
+    stages = list(before)
+    places = _moved(start, count, stages, least) if stages else start
+    for unit in units:
         points = places.spread(unit[: len(unit) // places.mean.shape[-2]])
-        now = Stage(places, points, height(points))
-        places = _moved(places, count, now, before)
-        places = places._replace(std=places.std.clamp_min(least))
-        before = now
-    return places
+        stages = [*stages[1 - KEPT :], Stage(places, points, height(points))]
+        places = _moved(places, count, stages, least)
+    return places, stages
 
 
-def _moved(places: Places, count: int, now: Stage, before: Stage | None) -> Places:
-    """To where the points of this stage, and of the one before, weigh most."""
-    told = [now] if before is None else [before, now]
-    points = torch.cat([each.points for each in told], -2)
-    height = torch.cat([each.height for each in told], -1)
+def _moved(places: Places, count: int, stages: Sequence[Stage], least: Tensor | float) -> Places:
+    """To where the points of all stages weigh most, as drawn from the mixture of all of them."""
+    points = torch.cat([each.points for each in stages], -2)
+    height = torch.cat([each.height for each in stages], -1)
     spread = [
         each.places.log_density(points, WIDENED).logsumexp(-2)
         - math.log(each.places.mean.shape[-2])
-        for each in told
+        for each in stages
     ]
-    log_weight = tempered(height - torch.stack(spread).logsumexp(0))
+    enough = EFFECTIVE * stages[0].points.shape[-2]
+    log_weight = tempered(height - torch.stack(spread).logsumexp(0), enough)
     if places.mean.shape[-2] == count:
         shares = places.log_weight[..., None] + places.log_density(points)
-        return fitted(points, log_weight, shares.log_softmax(-2))
-    sides = cut(points, log_weight, count)
-    return fitted(points, log_weight, torch.where(sides, 0.0, NEVER))
+        shares = shares.log_softmax(-2)
+    else:
+        shares = torch.where(cut(points, log_weight, count), 0.0, NEVER)
+    found = fitted(points, log_weight, shares)
+    return found._replace(std=found.std.clamp_min(least))
 
 
-def tempered(log_weight: Tensor) -> Tensor:
-    """Log weights [..., n] raised to the power, at most one, at which enough of them count."""
+def tempered(log_weight: Tensor, least: float) -> Tensor:
+    """Log weights [..., n] raised to the power, at most one, at which `least` of them count."""
     log_weight = (log_weight - log_weight.amax(-1, keepdim=True)).clamp_min(NEVER)
-    least = EFFECTIVE * log_weight.shape[-1]
     high = torch.zeros_like(log_weight[..., :1])
     low = power = high + LEAST_LOG_POWER
     for _ in range(HALVINGS):

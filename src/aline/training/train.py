@@ -31,11 +31,9 @@ from aline.training.workers import Workers, joined, was_restarted
 
 Config = TypeVar("Config", ModelConfig, TrainingConfig)
 
-NEWTON_STEPS = 2  # where they pay
-GUESSES = 2  # that these steps improve
-MOST_GUESSES = 4  # each costs as much as a step
-SEARCHING = {"search_stages": 4, "guesses": 4, "newton_steps": 1}
-MANY = 4  # parameters, from which on the search has been measured to pay
+SEARCH_STAGES = 4
+PLACES = 4  # that a search looks at; each costs a step
+NEWTON_STEPS = 2  # where there is no search
 FINE = 0.01  # a resolution from which on zoom layers pay
 
 
@@ -142,23 +140,16 @@ def default_model(task: Task, differentiable: bool) -> ModelConfig:
     """What the task asks for, else the paper's sizes. The policy scores candidates where a teacher
     knows what they are worth; without one it proposes a point if that can be learned by gradient.
 
-    Zoom layers pay where small changes of a design matter. Newton steps pass no gradient to a
-    proposed point, and need outcomes that depend on the parameters alone. Along a discrete
-    parameter there is no slope to follow: each of its values has a guess of its own. With several
-    such parameters steps pay only as the likelihood that a teacher needs.
+    Zoom layers pay where small changes of a design matter. A learned likelihood passes no gradient
+    to a proposed point, and needs outcomes that depend on the parameters alone.
     """
     proposes = task.model.get("policy") == "box" or _is_to_propose(task, differentiable)
-    guesses = _usual_guesses(task)
-    is_stepwise = guesses == 1 and task.log_likelihood is not None
     usual = ModelConfig(
         octaves=max(1, round(-math.log2(task.spec.resolution))),
         zoom_layers=2 if task.spec.resolution <= FINE else 0,
-        newton_steps=0 if proposes or task.latent or is_stepwise else NEWTON_STEPS,
     )
-    if usual.newton_steps:
-        usual = replace(usual, guesses=guesses)
-    if usual.newton_steps and _is_to_search(task):
-        usual = adjusted(usual, SEARCHING)
+    if not (proposes or task.latent):
+        usual = adjusted(usual, _usual_search(task))
     chosen = adjusted(usual, task.model)
     in_box = task.spec.design.is_plain and differentiable and "policy" not in task.model
     if in_box and teacher_for(task, chosen) is None:
@@ -166,19 +157,19 @@ def default_model(task: Task, differentiable: bool) -> ModelConfig:
     return chosen
 
 
-def _usual_guesses(task: Task) -> int:
-    """Two, or one for each value of a discrete parameter; one where these are too many."""
-    parameters = task.spec.parameters
-    if parameters.cells is None:
-        return GUESSES
-    values = parameters.sole_values
-    return len(values.centres) if values and len(values.centres) <= MOST_GUESSES else 1
+def _usual_search(task: Task) -> dict[str, int]:
+    """In several places: one for each value of a discrete parameter, along which nothing slopes.
 
-
-def _is_to_search(task: Task) -> bool:
-    """Where parameters are many, a search pays; where few, more rounds in the same time do."""
-    parameters = task.spec.parameters
-    return parameters.cells is None and len(parameters) >= MANY and not task.model.get("priors")
+    Where such parameters are several, or have many values, a learned likelihood pays only as the
+    one that a teacher needs.
+    """
+    parameters, places = task.spec.parameters, PLACES
+    if parameters.cells is not None:
+        values = parameters.sole_values
+        places = len(values.centres) if values else PLACES + 1
+    if places <= PLACES:
+        return {"search_stages": SEARCH_STAGES, "guesses": places, "newton_steps": 1}
+    return {} if task.log_likelihood is not None else {"newton_steps": NEWTON_STEPS}
 
 
 def _is_to_propose(task: Task, differentiable: bool) -> bool:
