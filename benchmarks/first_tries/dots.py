@@ -1,4 +1,4 @@
-"""Which way do the dots move, and how fast is the answer? Evidence drifts to a bound; no likelihood."""
+"""Which way do dots move, and how soon is that seen? Evidence drifts to a bound; no likelihood."""
 
 import torch
 from torch.distributions import LogNormal, Uniform
@@ -12,14 +12,14 @@ def simulate(theta, design, generator):
     """Whether the answer is right, and its reaction time in seconds."""
     drift, bound = theta["skill"] * design["coherence"], theta["caution"]
     shape = torch.broadcast_shapes(drift.shape, bound.shape)
-    evidence = torch.zeros(shape)
+    evidence = answer = torch.zeros(shape)
     taken = torch.full(shape, STEP * STEPS)
     is_open = torch.ones(shape, dtype=torch.bool)
     for step in range(STEPS):
         evidence = evidence + STEP * drift + STEP**0.5 * torch.randn(shape, generator=generator)
         ends = is_open & (evidence.abs() > bound)
         taken = torch.where(ends, STEP * (step + 1), taken)
-        answer = evidence if step == 0 else torch.where(is_open, evidence, answer)
+        answer = torch.where(is_open, evidence, answer)
         is_open = is_open & ~ends
     return {"right": (answer > 0).float(), "rt": theta["delay"] + taken}
 

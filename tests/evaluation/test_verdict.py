@@ -168,7 +168,7 @@ def test_level_with_the_fixed_schedule_is_said() -> None:
 
 def test_where_greedy_play_gains_no_more_nobody_is_sent_to_train_longer() -> None:
     found = made(3.02, random=2.5, fixed=3.0, greedy=3.0)
-    assert "adapting gains little here" in str(found.remedy)
+    assert "adapting pays little" in str(found.remedy)
     assert "Train longer" not in str(found.remedy)
 
 

@@ -93,3 +93,30 @@ def test_places_survive_as_one_tensor() -> None:
     places = Places(torch.randn(2, 4), torch.randn(2, 4, 3), torch.rand(2, 4, 3))
     for part, again in zip(places, Places.from_tensor(places.as_tensor()), strict=True):
         torch.testing.assert_close(again, part)
+
+
+def test_a_search_goes_on_with_each_observation() -> None:
+    """One stage an observation, and the points of earlier stages, keep up with the posterior."""
+    generator, noise = torch.Generator().manual_seed(0), 0.5
+    truth, units = torch.tensor([0.7, -0.4, 1.1]), unit_points(3, 4)
+    seen = truth + noise * torch.randn(20, 3, generator=generator)
+
+    def height(points: Tensor, count: int) -> Tensor:
+        of_data = sum(normal(points, one, noise) for one in seen[:count])
+        return of_data + normal(points, torch.zeros(3), 1.0)
+
+    places, stages = search(PRIOR, 2, units, lambda points: height(points, 0))
+    for count in range(1, 21):
+        stages = [
+            stage._replace(height=stage.height + normal(stage.points, seen[count - 1], noise))
+            for stage in stages
+        ]
+        places, stages = search(
+            places, 2, units[count % 4, None], lambda p, n=count: height(p, n), before=stages
+        )
+    share = places.log_weight.exp()[:, None]
+    mean = (share * places.mean).sum(0)
+    spread = (share * (places.std.square() + (places.mean - mean).square())).sum(0).sqrt()
+    exact = (1 + 20 / noise**2) ** -0.5
+    torch.testing.assert_close(mean, seen.sum(0) * exact**2 / noise**2, atol=0.4 * exact, rtol=0)
+    torch.testing.assert_close(spread, torch.full((3,), exact), atol=0.35 * exact, rtol=0)

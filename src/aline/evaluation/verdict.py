@@ -110,8 +110,8 @@ class Verdict:
             return None
         if self._clearly_better() is None and self.is_near_greedy:
             return (
-                "So does exact greedy play, within what was measured: adapting gains little here, "
-                'and the fixed schedule is as good (policy="fixed").'
+                "Exact greedy play gains no more, within what was measured: adapting pays little "
+                'here, and the fixed schedule is as good (policy="fixed").'
             )
         is_below_fixed = not _is_above(self.ours_minus[FIXED])
         if is_below_fixed and _is_above(self.over_random[FIXED]):
