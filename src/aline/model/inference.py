@@ -7,9 +7,7 @@ come as [batch, group, ...].
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -23,13 +21,14 @@ from aline.model.attention import Reading
 from aline.model.config import ModelConfig
 from aline.model.emulator import Emulator
 from aline.model.encoder import Encoded, Encoder
-from aline.model.evidence import Evidence, Searched, points_around
+from aline.model.evidence import Evidence, Searched
 from aline.model.guesses import ByValue, Guesses
 from aline.model.heads import Head
 from aline.model.joint import Conditional, Joint, Known
+from aline.model.learned_posterior import LearnedPosterior
 from aline.model.newton import NewtonStep
 from aline.model.prior import PriorTokens, own_prior, seen_from
-from aline.model.search import LEAST_STD, STARTED_WIDE, Places, Stage, search, unit_points
+from aline.model.search import unit_points
 from aline.model.tokens import Added
 from aline.model.zoom import RawObservations, Zoom
 from aline.spaces import Belief, Real
@@ -186,54 +185,18 @@ class Inference(Encoder):
         searched = searched._replace(evidence=evidence)
         return replace(self._settled(encoded, guesses), searched=searched)
 
-    @torch.no_grad()
     def _search(self, encoded: Encoded, guess: Frame) -> Searched:
-        """With the learned likelihood, from a first guess [batch, group, 1, parameter] on."""
-        none = guess.mean.new_zeros(guess.mean.shape[:-1])
-        start = Places(none, guess.mean, STARTED_WIDE * guess.std)
-        return self._go_on(encoded, start, self.search_points)
+        prior = self._frame_of_prior(encoded)
+        return self.learned_posterior.search(encoded, prior, guess, self.search_points)
 
-    @torch.no_grad()
     def search_on(self, encoded: Encoded, before: Searched) -> Searched:
-        """By one stage, from where a search ended before the last observation [batch, 1, ...]."""
-        context = encoded.context
-        last = Context(context.designs[:, None, -1:], context.outcomes[:, None, -1:])
-        stages = [
-            stage._replace(height=stage.height + self._likelihood_of(stage.points, last))
-            for stage in before.stages
-        ]
-        turn = context.length % len(self.search_points)  # not always the same points
-        return self._go_on(encoded, before.places, self.search_points[turn, None], stages)
+        """From where a search ended before the last observation."""
+        prior = self._frame_of_prior(encoded)
+        return self.learned_posterior.search_on(encoded, prior, before, self.search_points)
 
-    def _likelihood_of(self, points: Tensor, seen: Context) -> Tensor:
-        return self.learned_emulator.log_prob(points[:, 0], seen).sum(-1)[:, None]
-
-    def _go_on(
-        self, encoded: Encoded, start: Places, units: Tensor, before: Sequence[Stage] = ()
-    ) -> Searched:
-        prior, values = self._frame_of_prior(encoded), self.by_value
-        least = LEAST_STD if prior is None else LEAST_STD * prior.std[:, :, None]
-        if values is not None:  # each place stays at its own value
-            start = values.places(start, LEAST_STD)
-            units = units.masked_fill(values.is_column, 0.0)
-        height = partial(self._height, encoded)
-        places, stages = search(start, self.config.guesses, units, height, least, before)
-        if values is not None:
-            places = values.places(places)
-        return Searched(places, self.evidence(encoded, places.frame), stages)
-
-    @torch.no_grad()
-    def _height(self, encoded: Encoded, points: Tensor) -> Tensor:
-        """The log posterior [batch, group, n] of points [batch, group, n, parameter]."""
-        prior, away = self._frame_of_prior(encoded), points
-        if prior is not None:
-            away = (points - prior.mean[:, :, None]) / prior.std[:, :, None]
-        height = self.learned_emulator.of_groups(encoded, points).sum(-1)
-        height = height - 0.5 * away.square().sum(-1)
-        if self.by_value is None:
-            return height
-        values = self.by_value.log_prior_over_normal(encoded.prior)
-        return height + values.repeat_interleave(points.shape[-2] // values.shape[-1], -1)
+    def evidence(self, encoded: Encoded, guess: Frame) -> Evidence:
+        """What a learned likelihood makes of the data near guesses [batch, group, guess, p]."""
+        return self.learned_posterior.evidence(encoded, self._frame_of_prior(encoded), guess)
 
     def places_of(self, guesses: Guesses) -> Frame:
         """Where to look at the data from: a guess about one value of a parameter looks there."""
@@ -265,24 +228,14 @@ class Inference(Encoder):
             prior = Frame(*(part[:, :, None] for part in prior))
         return self.spec.parameters.cut(belief, asked, prior)
 
-    @torch.no_grad()
-    def evidence(self, encoded: Encoded, guess: Frame) -> Evidence:
-        """What the emulator makes of the data near guesses [batch, group, guess, parameter]."""
-        around = points_around(guess)
-        each = self.learned_emulator.of_groups(encoded, around.flatten(2, 3))
-        prior = self._frame_of_prior(encoded)
-        if prior is not None:
-            prior = Frame(*(part[:, :, None] for part in prior))
-        evidence = Evidence.of(each.unflatten(2, around.shape[2:4]), guess, prior)
-        if self.by_value is None:
-            return evidence
-        return evidence._replace(
-            height=evidence.height + self.by_value.log_prior_over_normal(encoded.prior)
-        )
-
     def learned_likelihood(self, theta: Tensor, designs: Tensor, outcomes: Tensor) -> Tensor:
         """Log likelihoods [..., n] by the emulator, of theta [..., parameter]; axes broadcast."""
         return self.learned_emulator.log_prob(theta, Context(designs, outcomes))
+
+    @property
+    def learned_posterior(self) -> LearnedPosterior:
+        """What the emulator makes of data."""
+        return LearnedPosterior(self.learned_emulator, self.by_value, self.config.guesses)
 
     @property
     def learned_emulator(self) -> Emulator:
