@@ -21,8 +21,9 @@ LENGTHS = [0, 2, 4, 6]
 def learned() -> Model:
     # All rounds play random designs: q is what is tested.
     config = TrainingConfig(
-        batch=64, warmup=1.0, prefixes=4, points=0, learning_rate=5e-3, emulator_updates=12
-    )
+        batch=64, warmup=1.0, prefixes=2, points=0, learning_rate=5e-3, emulator_updates=4,
+        possible_truths=32,
+    )  # fmt: skip
     sizes = {**SIZES, "newton_steps": 1}
     return train(trend_task(), rounds=30, config=config, model=sizes, progress=False)
 

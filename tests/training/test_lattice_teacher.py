@@ -220,7 +220,7 @@ def test_it_is_for_pool_policies() -> None:
 
 def test_a_short_training() -> None:
     task = get("psychometric", horizon=4)
-    network = aline.train(task, rounds=2, progress=False).network
+    network = aline.train(task, rounds=2, config={"batch": 20}, progress=False).network
     policy = LearnedPolicy(BatchEngine(network))
     goal = goal_for(task.spec, AIMS[0], 2)
     context = play(policy, task.draw(2, seeded(0)), goal, steps=4, generator=seeded(1))

@@ -83,7 +83,7 @@ def test_a_short_training_finds_the_informative_ends() -> None:
     sizes = ModelConfig(width=16, heads=2, layers=2, feedforward=32, components=3)
     settings = {"batch": 64, "prefixes": 2, "points": 0, "possible_truths": 32}
     config = TrainingConfig(**settings, learning_rate=5e-3)  # type: ignore[arg-type]
-    model = aline.train(task, rounds=45, model=sizes, config=config, progress=False)
+    model = aline.train(task, rounds=30, model=sizes, config=config, progress=False)
     policy = LearnedPolicy(BatchEngine(model.network))
     names = tuple(task.spec.parameters.priors)
     _, context = play_protocol(policy, task, names, Protocol(100, 4, seed=1))

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 import torch
 from small import posterior_of
+from typer.testing import CliRunner
 
 import aline
+from aline.app.cli import app
 from aline.app.runs import worker_count
 from aline.episodes import RandomPolicy, draw_goals, play
 from aline.errors import InputError, UserError
@@ -26,18 +28,38 @@ import aline
 task = aline.tasks.get("linear", horizon=4)
 task.model = {"width": 16, "heads": 2, "layers": 2, "policy_layers": 1, "feedforward": 32}
 task.training = {
-    "batch": 24, "updates": 3, "policy_updates": 1, "emulator_updates": 4, "possible_truths": 8,
-    "prefixes": 2, "points": 1, "candidates": 4, "alternatives": 4, "learning_rate": 1e-2,
+    "batch": 96, "updates": 3, "policy_updates": 1, "emulator_updates": 4, "possible_truths": 8,
+    "prefixes": 2, "points": 1, "candidates": 4, "alternatives": 4, "learning_rate": 1.5e-2,
 }
 """
+ROUNDS = 20
 
 
-@pytest.fixture
-def task_file(tmp_path):
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """As the processes here have: sums round the same."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def task_file(tmp_path_factory):
     """A task in a file, as a user has it."""
-    path = tmp_path / "line.py"
+    path = tmp_path_factory.mktemp("task") / "line.py"
     path.write_text(OWN_TASK)
     return f"{path}:task"
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory, task_file):
+    """The folder of a training by two workers, which nothing disturbed."""
+    folder = tmp_path_factory.mktemp("pair")
+    process = start("train", task_file, "--rounds", ROUNDS, "--workers", 2, "--out", folder)
+    finish(process)
+    assert not children_of(process)
+    return folder
 
 
 def command(*arguments, workers=0):
@@ -73,6 +95,12 @@ def finish(process):
     assert process.returncode == 0, error.decode()[-2000:]
 
 
+def run_here(*arguments):
+    """`aline …` in this process, which has imported everything."""
+    done = CliRunner().invoke(app, list(map(str, arguments)), prog_name="aline")
+    assert done.exit_code == 0, done.output
+
+
 def round_of(checkpoint):
     """How far a training had come when it saved itself; 0 before it did."""
     return read_card(checkpoint)["round"] if checkpoint.exists() else 0
@@ -105,8 +133,8 @@ def held_out(folder):
 
 def test_a_killed_training_resumes_to_the_weights_of_an_uninterrupted_one(tmp_path, task_file):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    run = ("train", task_file, "--rounds", 24, "--seed", 5)
-    finish(start(*run, "--out", whole))
+    run = ("train", task_file, "--rounds", ROUNDS, "--seed", 5)
+    run_here(*run, "--out", whole)
     moments, resume, done = random.Random(0), [], [0]
     for _ in range(2):
         process = start(*run, "--out", killed, "--checkpoint", "0.05s", *resume)
@@ -115,47 +143,46 @@ def test_a_killed_training_resumes_to_the_weights_of_an_uninterrupted_one(tmp_pa
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         resume, done = ["--resume"], [*done, round_of(killed / CHECKPOINT)]
-    assert 0 < done[1] < done[2] < 24  # each time in the middle
-    finish(start(*run, "--out", killed, "--resume"))
+    assert 0 < done[1] < done[2] < ROUNDS  # each time in the middle
+    run_here(*run, "--out", killed, "--resume")
     assert torch.equal(weights(whole), weights(killed))
 
 
-def test_two_workers_learn_as_one_process_does(tmp_path, task_file):
-    run = ("train", task_file, "--rounds", 48)
-    finish(start(*run, "--out", tmp_path / "one"))
-    finish(start(*run, "--out", tmp_path / "two", workers=2))
-    one, two = held_out(tmp_path / "one"), held_out(tmp_path / "two")
+def test_two_workers_learn_as_one_process_does(tmp_path, task_file, pair):
+    run_here("train", task_file, "--rounds", ROUNDS, "--out", tmp_path)
+    one, two = held_out(tmp_path), held_out(pair)
     assert min(one, two) > -1.0  # the prior scores -1.42; other luck moves a short training by 0.2
     assert two > one - 0.2
-    training = aline.load(tmp_path / "two").training
-    assert training["episodes"] == 48 * 24
+    training = aline.load(pair).training
+    assert training["episodes"] == ROUNDS * 96
     assert training["workers"] == 2
-    process = start(*run, "--out", tmp_path / "ours", "--workers", 2)
-    finish(process)
-    assert torch.equal(weights(tmp_path / "two"), weights(tmp_path / "ours"))
-    assert not children_of(process)
 
 
-@pytest.mark.parametrize("ours", [False, True])
-def test_a_training_survives_the_loss_of_a_worker(tmp_path, task_file, ours):
-    run = ("train", task_file, "--rounds", 8, "--out", tmp_path, "--checkpoint", "0.05s")
-    run, workers = ((*run, "--workers", 2), 0) if ours else (run, 2)
-    process = start(*run, workers=workers)
+def test_torchrun_bears_the_loss_of_a_worker(tmp_path, task_file, pair):
+    """Resumed, its workers end with the weights of ours, which lost nobody."""
+    run = ("train", task_file, "--rounds", ROUNDS, "--out", tmp_path, "--checkpoint", "0.05s")
+    process = start(*run, workers=2)
     wait_for_round(tmp_path / CHECKPOINT, 1, process)
     os.kill(children_of(process)[-1], signal.SIGKILL)
     _, error = process.communicate(timeout=120)
     assert process.returncode != 0, error.decode()
-    if ours:
-        assert "a worker of this training was lost: go on with --resume" in error.decode()
-    finish(start(*run, "--resume", workers=workers))
-    assert aline.load(tmp_path).training["rounds"] == 8
+    assert round_of(tmp_path / CHECKPOINT) < ROUNDS
+    finish(start(*run, "--resume", workers=2))
+    assert aline.load(tmp_path).training["rounds"] == ROUNDS
+    assert torch.equal(weights(pair), weights(tmp_path))
 
 
-def test_workers_end_with_the_first(tmp_path, task_file):
+def test_our_workers_bear_the_loss_of_one_and_end_with_the_first(tmp_path, task_file):
     """A killed training leaves nobody behind."""
-    run = ("train", task_file, "--rounds", 10_000, "--workers", 2, "--out", tmp_path)
-    process = start(*run, "--checkpoint", "0.05s")
+    run = ("train", task_file, "--rounds", ROUNDS, "--out", tmp_path, "--checkpoint", "0.05s")
+    process = start(*run, "--workers", 2)
     wait_for_round(tmp_path / CHECKPOINT, 1, process)
+    os.kill(children_of(process)[-1], signal.SIGKILL)
+    _, error = process.communicate(timeout=120)
+    assert process.returncode != 0, error.decode()
+    assert "a worker of this training was lost: go on with --resume" in error.decode()
+    process = start(*run, "--resume", "--workers", 2)
+    wait_for_round(tmp_path / CHECKPOINT, round_of(tmp_path / CHECKPOINT) + 1, process)
     (other,) = children_of(process)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate()
@@ -163,6 +190,8 @@ def test_workers_end_with_the_first(tmp_path, task_file):
     while Path(f"/proc/{other}").exists():
         assert time.monotonic() < until
         time.sleep(0.05)
+    run_here(*run, "--resume")
+    assert aline.load(tmp_path).training["rounds"] == ROUNDS
 
 
 def test_a_worker_that_cannot_start_is_told(monkeypatch):

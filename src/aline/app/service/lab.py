@@ -83,7 +83,6 @@ class Lab:
         self.storage = storage
         self.on_change = on_change
         self._sources = {name: name for name in zoo.shipped()} | _named(folders)
-        self._models: dict[str, Model] = {}
         self._in_units: OrderedDict[Hashable, Model] = OrderedDict()
         self._places: OrderedDict[str, Place] = OrderedDict()
         self._lock = threading.Lock()  # of the desks; never held for long
@@ -92,20 +91,20 @@ class Lab:
     # Models.
 
     def models(self) -> dict[str, Model]:
-        """The models on offer, by name."""
-        return {name: self.model(name) for name in self._sources}
+        """The models on offer, by name, to be told of: sessions of ONNX Runtime take seconds."""
+        with self._loading:
+            return {name: _load(place) for name, place in self._sources.items()}
 
     def model(self, name: str) -> Model:
-        """A model on offer; never a path that a client chose."""
+        """A model on offer, ready to run; never a path that a client chose."""
         if name not in self._sources:
             raise NotFoundError(
                 f"models are {', '.join(self._sources) or 'none'}, got {name!r}: use one of these"
             )
         with self._loading:
-            if name not in self._models:
-                self._models[name] = _load(self._sources[name])
-                prepare_forks(self._models[name])
-            return self._models[name]
+            model = _load(self._sources[name])
+            prepare_forks(model)
+            return model
 
     def model_in(self, name: str, units: Units | None) -> Model:
         """A model on offer in its own units or others: one for all who use the same."""
