@@ -31,7 +31,7 @@ from aline.training.workers import Workers, joined, was_restarted
 
 Config = TypeVar("Config", ModelConfig, TrainingConfig)
 
-SEARCH_STAGES = 4
+SEARCH_STAGES = 4  # up to so many parameters; beyond, twice as many as there are
 PLACES = 4  # that a search looks at; each costs a step
 NEWTON_STEPS = 2  # where there is no search
 FINE = 0.01  # a resolution from which on zoom layers pay
@@ -168,7 +168,9 @@ def _usual_search(task: Task) -> dict[str, int]:
         values = parameters.sole_values
         places = len(values.centres) if values else PLACES + 1
     if places <= PLACES:
-        return {"search_stages": SEARCH_STAGES, "guesses": places, "newton_steps": 1}
+        count = len(parameters)
+        stages = SEARCH_STAGES if count <= SEARCH_STAGES else 2 * count
+        return {"search_stages": stages, "guesses": places, "newton_steps": 1}
     return {} if task.log_likelihood is not None else {"newton_steps": NEWTON_STEPS}
 
 
