@@ -1,7 +1,8 @@
 """What a setting of the network or of its training adds over another value of it.
 
-    python benchmarks/ablation.py first_tries/oscillation protocols/two_sources \\
-        --vary guesses=1,2 --budget 10min --out results/ablation-guesses.json
+    python benchmarks/ablation.py first_tries/lamps first_tries/dose --budget 5min \\
+        --vary '[{"search_stages": 0, "guesses": 1, "newton_steps": 2}, {}]' \\
+        --out results/ablation-search.json
 
 Trains each task file of benchmarks/, or built-in task, with default settings but this one, for the
 same time, the first value first, and measures all on the same simulated experiments: information
@@ -98,7 +99,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("tasks", nargs="+", help="files of benchmarks/, without .py, or names")
     parser.add_argument(
-        "--vary", type=variations, required=True, help="such as guesses=1,2, or a JSON list"
+        "--vary", type=variations, required=True, help="such as look_ahead=0,0.5, or a JSON list of settings"
     )
     parser.add_argument("--budget", default="10min")
     parser.add_argument("--rounds", type=int, help="instead; for settings that cost the same")
