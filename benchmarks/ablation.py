@@ -99,7 +99,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("tasks", nargs="+", help="files of benchmarks/, without .py, or names")
     parser.add_argument(
-        "--vary", type=variations, required=True, help="such as look_ahead=0,0.5, or a JSON list of settings"
+        "--vary",
+        type=variations,
+        required=True,
+        help="such as look_ahead=0,0.5, or a JSON list",
     )
     parser.add_argument("--budget", default="10min")
     parser.add_argument("--rounds", type=int, help="instead; for settings that cost the same")

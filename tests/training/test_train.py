@@ -6,13 +6,16 @@ from dataclasses import replace
 
 import pytest
 import torch
+from discrete import trend_task
 from small import posterior_of
+from torch.distributions import Uniform
 
 import aline
 from aline.episodes import Context, play
 from aline.errors import CheckpointError, InputError, InternalError
 from aline.files import read_tensors, write_tensors
 from aline.model import ModelConfig, fresh
+from aline.spaces import Categorical
 from aline.tasks import get
 from aline.tasks.linear import exact_posterior
 from aline.training import TrainingConfig
@@ -64,10 +67,12 @@ def test_mixed_rounds_take_turns_with_other_goals(monkeypatch):
     assert all(goal.turns == () for goal in goals)
 
 
-@pytest.mark.parametrize("newton_steps", [0, 1])
-def test_an_interrupted_run_resumes_to_the_same_weights(newton_steps, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "settings", [{}, {"search_stages": 2, "guesses": 2, "newton_steps": 1}], ids=["plain", "search"]
+)
+def test_an_interrupted_run_resumes_to_the_same_weights(settings, tmp_path, monkeypatch):
     task = get("psychometric", horizon=4)
-    model = replace(SMALL, newton_steps=newton_steps)
+    model = replace(SMALL, **settings)
     whole = quick(task, rounds=8, model=model)
     step = Run.step
 
@@ -295,6 +300,25 @@ def test_settings_may_be_a_dict_of_what_differs():
     model = quick(task, model={"width": 8, "heads": 2}, config={"batch": 4}, rounds=1)
     assert model.network.config == replace(default_model(task, True), width=8, heads=2)
     assert model.training["config"]["batch"] == 4
+
+
+def with_parameters(**priors):
+    return trend_task(parameters={"slope": Uniform(0.0, 1.0), "bias": Uniform(0.0, 1.0), **priors})
+
+
+@pytest.mark.parametrize(
+    ("task", "stages", "places", "steps"),
+    [
+        (get("linear"), 4, 4, 1),
+        (with_parameters(a=Uniform(0.0, 1.0), b=Uniform(0.0, 1.0), c=Uniform(0.0, 1.0)), 10, 4, 1),
+        (trend_task(), 4, 3, 1),  # a place for each value of its discrete parameter
+        (with_parameters(many=Categorical(list("abcde"))), 0, 1, 0),
+        (with_parameters(one=Categorical(["a", "b"]), other=Categorical(["a", "b"])), 0, 1, 0),
+    ],
+)
+def test_how_a_posterior_is_searched_for_follows_from_the_parameters(task, stages, places, steps):
+    usual = default_model(task, differentiable=False)
+    assert (usual.search_stages, usual.guesses, usual.newton_steps) == (stages, places, steps)
 
 
 @pytest.mark.parametrize(

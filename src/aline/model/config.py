@@ -47,7 +47,7 @@ class ModelConfig:
     # parameters do not lie in the design space, raw designs alone centre no posterior.
     implied: bool = True
     # How often a guess of the posterior is made better by what a learned likelihood says near it
-    # (model/emulator.py).
+    # (model/newton.py).
     newton_steps: int = 0
     # How many further layers the learned likelihood has, each added to the one before.
     emulator_layers: int = 1
