@@ -77,7 +77,7 @@ class BatchEngine:
     def extend(self, state: Playing, design: Tensor, outcome: Tensor) -> Playing:
         """With one more observation; a search for the posterior goes on from where it was."""
         grown = self.network.extend(state.encoded, design, outcome)
-        before = state.summary.searched
+        before = state.summary.searched if self.network.searches else None
         if before is not None:
             grown = replace(grown, searched=self.network.search_on(grown, before))
         return Playing(self.network, grown)
