@@ -132,15 +132,11 @@ class Joint:
         """What a learned likelihood says of how parameters depend on each other."""
         if self.network.emulator is None:
             return None
-        if self.guesses.searched is not None:
-            return self.guesses.searched.evidence
         return self.network.evidence(self.encoded, self.around)
 
-    @property
+    @cached_property
     def around(self) -> Frame:
         """Where, and in which units, the evidence is."""
-        if self.guesses.searched is not None:
-            return self.guesses.searched.places.frame
         return self.network.places_of(self.guesses)
 
     def guess_given(self, asked: Tensor, known: Known, own: Frame) -> Frame:
