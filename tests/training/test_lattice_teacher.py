@@ -207,9 +207,9 @@ BOX = Box(x=(-1.0, 1.0))
     ],
 )
 def test_it_says_what_it_needs(task: Task, message: str) -> None:
-    config = TrainingConfig(credit="information")
+    config, model = TrainingConfig(credit="information"), ModelConfig()
     with pytest.raises(InputError, match=message):
-        aline.train(task, rounds=1, config=config, model={"newton_steps": 0}, progress=False)
+        aline.train(task, rounds=1, config=config, model=model, progress=False)
 
 
 def test_it_is_for_pool_policies() -> None:

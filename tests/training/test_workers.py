@@ -32,7 +32,7 @@ task.training = {
     "prefixes": 2, "points": 1, "candidates": 4, "alternatives": 4, "learning_rate": 1.5e-2,
 }
 """
-ROUNDS = 20
+ROUNDS = 26
 
 
 @pytest.fixture(autouse=True, scope="module")
