@@ -33,9 +33,7 @@ class Lesson(NamedTuple):
     designs: Tensor  # [batch, n, design]
     wanted: Tensor  # [batch, n], from their mean over a state's designs
     prior: Tensor  # [batch, parameter, 2]
-    places: (
-        Tensor  # [batch, 1, place, number], where a search ended then; no place if none was made
-    )
+    places: Tensor  # [batch, 1, place, number], where a search ended; none if none was made
 
     def loss(self, network: Network, known: tuple[Encoded, Summary] | None = None) -> Tensor:
         """Squared error of the policy's scores, each from its mean at a state.

@@ -207,7 +207,8 @@ class Run:
             policy, count = self.playing_policy(prior, generator)
         elif self.network.searches:  # which it does beside designs that are given, too
             policy = LearnedPolicy(BatchEngine(self.network), prior=prior)
-        if isinstance(policy, LearnedPolicy) and (self.network.searches or self.is_noting):
+        is_noting = self.is_noting and not count
+        if isinstance(policy, LearnedPolicy) and (self.network.searches or is_noting):
             policy = Noting(policy)
         with torch.inference_mode():  # which keeps no books at all
             context = play(
@@ -224,7 +225,7 @@ class Run:
         outcomes = world.answer(goal.points, generator)
         notes, searched = None, None
         if isinstance(policy, Noting):
-            notes = Notes.of(policy.before) if self.is_noting and not count else None
+            notes = Notes.of(policy.before) if is_noting else None
             searched = policy.searched
         played = Played(world, goal, context, outcomes, advice, notes=notes, searched=searched)
         if self.config.possible_truths and has_parameter_likelihood(self.task):
