@@ -39,7 +39,7 @@ class Encoded:
     extra: Context | None = None  # these observations, [batch * group, n, ...]
     policy_keys: list[Keys] | None = None  # as the policy reads them, where that is kept
     is_expanded: bool = False  # whether each group is a row
-    searched: Searched | None = None  # where a search for the posterior ended, or is to go on
+    searched: Searched | None = None  # where a search for the posterior ended, if one was made
 
     @property
     def prior(self) -> Frame | None:

@@ -2,7 +2,7 @@
 
 The log posterior is looked at in a guess and one standard deviation to each side of it along each
 parameter. Slopes and curvatures there are a step of Newton's method towards the posterior, however
-narrow it is, and say how the parameters depend on each other.
+narrow it is, and say how parameters depend on each other there.
 """
 
 from __future__ import annotations
